@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""Redis's commands on Highwater and on Redis 7, in turns on one machine: operations per second, latency, CPU time of all server processes.
+"""Redis's commands on Highwater and on Redis 7, in turns on one machine: operations per second, latency, CPU time of all server processes and of
+the leader.
 
     cargo build --release && cargo build --release -p highwater-node --example operations
     tests/redis_figures.py [--seconds 2] [--rounds 3] [--connections 50] [--pipelines 1,16] [--only memory,redis] [--operations set,get]
+                           [--io epoll,uring]
 
     memory     3 replicas of Highwater with one worker each, durability memory
     sync       the same, on disks
     redis      one Redis, without disk and without replicas
     always     one Redis with appendfsync always
     wait       one Redis with a replica; behind each batch of writes a WAIT 1
+
+With --io what is Highwater is measured once with each of these as server.io.
 
 The generator (crates/node/examples/operations.rs) is the same for all, and shares the two cores with whoever it asks. Latency is that of a batch of PIPELINE
 operations, from sending it to its last reply. What redis-benchmark calls these operations is sent here, too: one list, one set, one hash, one sorted set.
@@ -106,15 +110,16 @@ def measure(system, name, pipeline, args):
         # What is popped has to be there.
         fill = command[:2] + ["10", "16", "1", "1000", "LPUSH mylist" + 20 * " xxx"]
         subprocess.run(fill, check=True, capture_output=True)
-    before = cpu_seconds(system.pids())
+    leader = system.children[system.resp.index(port) if hasattr(system, "resp") else 0].pid
+    before, before_leader = cpu_seconds(system.pids()), cpu_seconds([leader])
     text = subprocess.run(command + commands, check=True, capture_output=True, text=True).stdout
-    cpu = cpu_seconds(system.pids()) - before
+    cpu, leader_cpu = cpu_seconds(system.pids()) - before, cpu_seconds([leader]) - before_leader
     done, rate, half, most, errors, first = re.search(
         r"(\d+) operations, (\d+)/s, p50 ([\d.]+) ms, p99 ([\d.]+) ms, (\d+) errors ?(.*)", text
     ).groups()
     if int(errors):
         print(f"  {system.name} {name}: {errors} errors, the first: {first}")
-    return int(rate), float(half), float(most), cpu / max(int(done), 1) * 1e6
+    return int(rate), float(half), float(most), *(seconds / max(int(done), 1) * 1e6 for seconds in (cpu, leader_cpu))
 
 
 def main():
@@ -126,6 +131,7 @@ def main():
     parser.add_argument("--workers", type=int, default=1, help="of each replica of Highwater")
     parser.add_argument("--pipelines", default="1,16")
     parser.add_argument("--only", default="memory,sync,redis,always,wait")
+    parser.add_argument("--io", help="what client sockets of Highwater stand on: epoll, uring, auto; several: one after the other")
     parser.add_argument("--operations", default=",".join(OPERATIONS))
     parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "release")
     args = parser.parse_args()
@@ -133,34 +139,38 @@ def main():
         sys.exit("redis-server is not installed (Debian: redis-server)")
     kinds = {"memory": Memory, "sync": Highwater, "redis": Plain, "always": Always, "wait": Waiting}
     pipelines = [int(pipeline) for pipeline in args.pipelines.split(",")]
+    ways = args.io.split(",") if args.io else [None]
+    systems = [(kind, io) for kind in args.only.split(",") for io in (ways if issubclass(kinds[kind], Highwater) else [None])]
     folder = pathlib.Path(tempfile.mkdtemp(prefix="highwater-figures-"))
     rows = {}
     try:
         for round_ in range(args.rounds):
-            for kind in args.only.split(","):
+            for kind, io in systems:
                 place = folder / str(round_)
                 place.mkdir(exist_ok=True)
-                system = kinds[kind](kind, place, args)
+                name_of = f"{kind}/{io}" if io else kind
+                system = kinds[kind](name_of.replace("/", "-"), place, args)
+                system.io = io
                 try:
                     system.start()
                     for name in args.operations.split(","):
                         for pipeline in pipelines:
                             row = measure(system, name, pipeline, args)
                             if row:
-                                rows.setdefault((name, pipeline), {}).setdefault(kind, []).append(row)
+                                rows.setdefault((name, pipeline), {}).setdefault(name_of, []).append(row)
                 finally:
                     system.stop()
                     shutil.rmtree(system.folder, ignore_errors=True)
-                print(f"round {round_ + 1}: {kind}", file=sys.stderr, flush=True)
+                print(f"round {round_ + 1}: {name_of}", file=sys.stderr, flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(f"medians of {args.rounds}: operations/s, p50 / p99 in ms, us of CPU each")
+    print(f"medians of {args.rounds}: operations/s, p50 / p99 in ms, us of CPU each, and of the leader's")
     for (name, pipeline), kinds in rows.items():
         print(f"{name} -P {pipeline}")
         for kind, measured in kinds.items():
-            rate, half, most, cpu = (statistics.median(column) for column in zip(*measured))
+            rate, half, most, cpu, leader = (statistics.median(column) for column in zip(*measured))
             ratio = f"  {rate / statistics.median(row[0] for row in kinds['redis']):5.2f} of redis" if "redis" in kinds else ""
-            print(f"  {kind:8} {rate:9.0f}/s  {half:7.3f} / {most:7.3f}  {cpu:6.2f} us{ratio}")
+            print(f"  {kind:12} {rate:9.0f}/s  {half:7.3f} / {most:7.3f}  {cpu:6.2f} us  {leader:6.2f} us{ratio}")
 
 
 if __name__ == "__main__":

@@ -73,6 +73,7 @@ class System:
 
     def __init__(self, name, folder, args):
         self.name, self.folder, self.release, self.workers = name, folder / name, args.release, args.workers
+        self.io = None
         self.folder.mkdir()
         self.children = []
 
@@ -120,8 +121,9 @@ class Highwater(System):
         )
         config = self.folder / "cluster.toml"
         config.write_text(f'[cluster]\nworkers = {self.workers}\ndurability = "{self.level}"\nnodes = [{nodes}]\n[storage]\ndir = "{self.folder}/data"\n')
+        environment = dict(os.environ, HIGHWATER_SERVER_IO=self.io) if self.io else None
         for node in range(3):
-            self.run(self.release / "highwater", "serve", "--config", config, "--node-id", str(node))
+            self.run(self.release / "highwater", "serve", "--config", config, "--node-id", str(node), env=environment)
         self.resp = [ports[3 * i + 1] for i in range(3)]
         wait_for("a leader", lambda: self.leader() is not None)
 

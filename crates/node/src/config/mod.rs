@@ -295,6 +295,21 @@ pub enum Io {
     Uring,
 }
 
+impl Io {
+    /// For nodes that tests start within themselves: as the variable `HIGHWATER_SERVER_IO` says, which processes read by themselves.
+    ///
+    /// # Panics
+    /// If it says something else.
+    pub fn of_environment() -> Io {
+        match std::env::var("HIGHWATER_SERVER_IO").as_deref() {
+            Err(_) | Ok("auto") => Io::Auto,
+            Ok("epoll") => Io::Epoll,
+            Ok("uring") => Io::Uring,
+            Ok(other) => panic!("HIGHWATER_SERVER_IO is {other}, not auto, epoll or uring"),
+        }
+    }
+}
+
 /// Whether what clients ask of a node that does not serve goes on to the one that does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

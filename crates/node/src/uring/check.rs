@@ -84,7 +84,7 @@ fn news(ring: &mut Ring, poller: &Poller) -> io::Result<Option<(usize, News)>> {
     Ok(ring.next())
 }
 
-fn pair() -> io::Result<(TcpStream, TcpStream)> {
+pub(super) fn pair() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let theirs = TcpStream::connect(listener.local_addr()?)?;
     loop {

@@ -12,8 +12,9 @@
 //!
 //! - **One line a slot.** [`Line`] says whether a receive is under way in a slot. A slot that has one is not given to another client,
 //!   though its own is long gone: a completion that comes late finds the line that it was asked for by, and no other (asserted, by generation).
-//! - **Who is not read from has no receive under way.** It is cancelled, and until that is through it may bring what was under way:
-//!   at most all [buffers](buffers::COUNT), once, for all clients together. That is counted as the requests it is.
+//! - **Who is not read from has no receive under way.** It is cancelled with the next call, and may have brought with the last one what was under
+//!   way: at most what all [buffers](buffers::COUNT) hold, which is what any call brings at most, for all clients together. That is counted as the
+//!   requests it is. A worker that is full with requests has no receives at all: then sockets are read from a little at a time, by epoll.
 //! - **No buffer left** ends a receive (`ENOBUFS`), and nothing is lost: the bytes stay in the socket. It is asked for again in the order in
 //!   which the refusals came, and all buffers are back by then: who was refused first is served first, ahead of who was served.
 //!
@@ -30,6 +31,8 @@
 mod buffers;
 mod check;
 mod ring;
+#[cfg(test)]
+mod tests;
 
 pub use buffers::MEMORY;
 pub use check::{check, rings};

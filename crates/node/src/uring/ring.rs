@@ -97,6 +97,9 @@ pub struct Ring {
     /// The ring tells when epoll has something.
     watches_epoll: bool,
     epoll_told: bool,
+    /// Receives that ended because no buffer was left.
+    #[cfg(test)]
+    pub exhausted: usize,
 }
 
 impl Ring {
@@ -135,6 +138,8 @@ impl Ring {
             enabled: false,
             watches_epoll: false,
             epoll_told: false,
+            #[cfg(test)]
+            exhausted: 0,
         })
     }
 
@@ -340,6 +345,10 @@ impl Ring {
             if !cqueue::more(flags) {
                 self.lines[at].receiving = Receiving::Off;
             }
+            #[cfg(test)]
+            {
+                self.exhausted += usize::from(result == -libc::ENOBUFS);
+            }
             let buffer = cqueue::buffer_select(flags);
             buffer.into_iter().for_each(|id| self.buffers.took(id));
             let news = match (result, buffer) {
@@ -356,6 +365,12 @@ impl Ring {
             };
             return Some((at, news));
         }
+    }
+
+    /// As if the slot had been given to another client too early.
+    #[cfg(test)]
+    pub fn forge_generation(&mut self, at: usize) {
+        self.lines[at].generation += 1;
     }
 
     /// What is in a buffer.

@@ -89,7 +89,7 @@ impl Clients {
         }
     }
 
-    /// A receive may bring a quarter of a mebibyte before it can be stopped. So the ring is not used while the worker is full with requests, and
+    /// A receive may bring all that the ring's buffers hold before it can be stopped. So the ring is not used while the worker is full with requests, and
     /// until half of them are done: sockets are read from a little at a time then.
     pub(super) fn look_at_crowd(&mut self) {
         let full = if self.off_ring { self.crowd.is_half_crowded() } else { self.crowd.is_crowded() };

@@ -18,6 +18,7 @@ use crate::config::Io;
 use crate::meter::slow::SlowLog;
 use crate::poll::Poller;
 use crate::resp::acl::Access;
+use crate::resp::connection::MAX_UNREAD_BYTES;
 use crate::resp::moment::Moment;
 use crate::resp::{Callables, Description, Door, Procedures, Waiting, single};
 use crate::token::unpack;
@@ -106,6 +107,14 @@ over_both! {
     incomplete_commands_together_are_bounded_and_one_at_a_time_goes_on,
     who_asks_of_a_node_that_ends_is_told_to_ask_elsewhere,
     a_node_that_ends_answers_what_was_asked_before,
+    replies_come_in_order_though_their_reader_stalls,
+    who_is_not_read_from_holds_little_and_goes_on,
+    many_incomplete_requests_at_once_are_all_completed,
+    the_longest_value_comes_and_goes,
+    whoever_comes_gets_only_its_own_replies,
+    who_breaks_off_is_noticed_whatever_it_was_doing,
+    who_quits_is_told_everything_first,
+    nothing_is_spun_for_clients_that_wait,
 }
 
 struct Bench {
@@ -602,4 +611,258 @@ fn a_node_that_ends_answers_what_was_asked_before(io: Io) {
     let text = lines(&mut bench, &client, 1);
     assert!(text.starts_with("-NOTLEADER no leader is known"), "{text}");
     assert!(!bench.clients.owes());
+}
+
+/// Echoes from one number to another, and what is answered to them.
+fn echoes(from: usize, to: usize) -> (Vec<u8>, Vec<u8>) {
+    let (mut asked, mut told) = (Vec::new(), Vec::new());
+    for at in from..to {
+        let word = format!("{at}{}", "-".repeat(at % 300));
+        write!(asked, "ECHO {word}\r\n").unwrap();
+        write!(told, "${}\r\n{word}\r\n", word.len()).unwrap();
+    }
+    (asked, told)
+}
+
+/// Short output and long, by turns, to a socket that is full now and then: each byte once, in its place.
+fn replies_come_in_order_though_their_reader_stalls(io: Io) {
+    let mut bench = Bench::new(io, RULES);
+    let mut client = bench.connect();
+    let (mut wanted, mut got, mut asked) = (Vec::new(), Vec::new(), 0);
+    for round in 0..120 {
+        // Few at first, so that each turn's output is short; then more than a socket takes.
+        let count = if round % 3 == 0 { 3000 } else { 5 };
+        for _ in 0..if round % 3 == 0 { 1 } else { 40 } {
+            let (bytes, told) = echoes(asked, asked + count);
+            asked += count;
+            assert!(bench.send(&client, &bytes));
+            wanted.extend(told);
+        }
+        if round % 10 == 9 {
+            let (mut buffer, since) = (vec![0; 1 << 16], Instant::now());
+            while got.len() < wanted.len() && bench.stands_still(since) {
+                match client.read(&mut buffer) {
+                    Ok(0) => break,
+                    Ok(n) => got.extend_from_slice(&buffer[..n]),
+                    Err(_) => {}
+                }
+                bench.turn();
+            }
+            assert!(got == wanted, "round {round}: {} of {} bytes, or others", got.len(), wanted.len());
+            got.clear();
+            wanted.clear();
+        }
+    }
+    bench.settle();
+    assert_eq!((bench.clients.held().held, bench.clients.held().output), (0, 0));
+}
+
+/// The engine has no room: nobody is read from, whatever clients send meanwhile. Then all goes on where it stopped.
+fn who_is_not_read_from_holds_little_and_goes_on(io: Io) {
+    let mut bench = Bench::new(io, RULES);
+    let clients: Vec<_> = (0..20).map(|_| bench.connect()).collect();
+    // Of so many requests a socket takes a part while nobody reads it.
+    const COUNT: usize = 10_000;
+    let asked = [&b"GET 5"[..], &[b' '; 90], b"\r\n"].concat().repeat(COUNT);
+    let mut at = vec![0; clients.len()];
+    for round in 0..10 {
+        bench.engine.busy = round % 2 == 0;
+        for (mut client, at) in clients.iter().zip(&mut at) {
+            while let Ok(n @ 1..) = client.write(&asked[*at..]) {
+                *at += n;
+            }
+            bench.turn();
+        }
+        if bench.engine.busy {
+            bench.settle();
+            let held = bench.clients.held().requests;
+            // What one may hold, and what one call brought when it came to that; a vector grows to twice as much.
+            let each = MAX_UNREAD_BYTES + crate::uring::MEMORY;
+            assert!(held <= clients.len() * 2 * each, "{held}");
+            let before = bench.engine.submitted.len();
+            bench.settle();
+            assert_eq!(bench.clients.held().requests, held, "nobody is read from");
+            assert_eq!(bench.engine.submitted.len(), before);
+        } else {
+            clients.iter().for_each(|client| {
+                bench.receive_now(client);
+            });
+        }
+    }
+    bench.engine.busy = false;
+    let mut left: usize = at.iter().map(|at| asked.len() - at).sum();
+    let since = Instant::now();
+    while (left > 0 || bench.engine.submitted.len() < clients.len() * COUNT) && bench.stands_still(since) {
+        for (mut client, at) in clients.iter().zip(&mut at) {
+            while let Ok(n @ 1..) = client.write(&asked[*at..]) {
+                (*at, left) = (*at + n, left - n);
+            }
+            bench.receive_now(client);
+        }
+    }
+    assert_eq!(bench.engine.submitted.len(), clients.len() * COUNT);
+}
+
+/// More at once than there are buffers: who finds none is served later, and nobody never.
+fn many_incomplete_requests_at_once_are_all_completed(io: Io) {
+    let mut bench = Bench::new(io, RULES);
+    let clients: Vec<_> = (0..200).map(|_| bench.connect()).collect();
+    let len = 300_000;
+    let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${len}\r\n");
+    let command = [head.as_bytes(), &vec![b'v'; len], b"\r\n"].concat();
+    let half = command.len() / 2;
+    // 30 MB arrive between two turns, then as much again.
+    for (part, ends) in [(&command[..half], false), (&command[half..], true)] {
+        clients.iter().for_each(|mut client| client.write_all(part).unwrap());
+        if !ends {
+            bench.settle();
+            assert!(bench.engine.submitted.is_empty());
+            assert!(bench.clients.held().requests >= clients.len() * half, "all of it is here");
+        }
+    }
+    bench.settle();
+    assert_eq!(bench.engine.submitted.len(), clients.len());
+    for client in &clients {
+        assert_eq!(bench.receive(client, 5), 5);
+    }
+    if let Some(ring) = &bench.clients.ring {
+        assert!(ring.exhausted > 0, "buffers sufficed: this tests nothing");
+    }
+    bench.wait(3);
+    assert_eq!(bench.clients.held().requests, 0);
+}
+
+fn the_longest_value_comes_and_goes(io: Io) {
+    let mut bench = Bench::new(io, RULES);
+    let (client, other) = (bench.connect(), bench.connect());
+    let len = 16 << 20;
+    let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${len}\r\n");
+    assert!(bench.send(&client, &[head.as_bytes(), &vec![b'v'; len], b"\r\n"].concat()));
+    assert!(bench.send(&other, &gets(7, 1)));
+    assert_eq!((bench.receive(&client, 5), bench.receive(&other, 7)), (5, 7));
+    assert!(bench.engine.submitted.iter().any(|args| *args > len));
+    assert!(bench.send(&client, &gets(len, 2)));
+    assert_eq!(bench.receive(&client, 2 * len), 2 * len);
+}
+
+/// Slots are used again at once by others, while their last clients are still sending: nothing of one reaches another.
+fn whoever_comes_gets_only_its_own_replies(io: Io) {
+    let mut bench = Bench::new(io, RULES);
+    let mut stays = bench.connect();
+    let mut asked = 0;
+    for round in 0..400 {
+        let leaves: Vec<_> = (0..3).map(|_| bench.connect()).collect();
+        for (at, mut client) in leaves.iter().enumerate() {
+            // It floods, and its last words arrive while it is closed from here or from there.
+            let _ = client.write(&gets(3, 2000));
+            if at == round % 3 {
+                bench.turn();
+            }
+            let _ = client.write(&gets(3, 200));
+        }
+        for (at, client) in leaves.into_iter().enumerate() {
+            match (round + at) % 3 {
+                0 => drop(client),
+                1 => {
+                    socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO)).unwrap();
+                    drop(client);
+                }
+                _ => {
+                    // As CLIENT KILL does it: to whoever came last.
+                    let of = bench.clients.slots.iter().filter(|slot| slot.client.is_some());
+                    let id = of.map(|slot| slot.id).max().unwrap();
+                    if bench.clients.count() > 1 {
+                        bench.clients.door().clients.order(id, crate::resp::clients::Order::Kill);
+                    }
+                    bench.turn();
+                }
+            }
+        }
+        let (bytes, told) = echoes(asked, asked + 3);
+        asked += 3;
+        assert!(bench.send(&stays, &bytes));
+        let mut got = vec![0; told.len()];
+        let (mut filled, since) = (0, Instant::now());
+        while filled < got.len() && bench.stands_still(since) {
+            match stays.read(&mut got[filled..]) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(_) => {}
+            }
+            bench.turn();
+        }
+        assert!(got == told, "round {round}");
+    }
+    bench.settle();
+    assert_eq!(bench.clients.count(), 1);
+    let slots = bench.clients.slots.len();
+    assert!(slots <= 16, "{slots} slots for four clients at a time");
+    assert_eq!(bench.clients.free.len(), slots - 1, "each is free again, once");
+}
+
+/// A reset is told of a client that is read from, of one that is not because the engine has no room, of one whose replies wait, and of one
+/// that said that it sends no more.
+fn who_breaks_off_is_noticed_whatever_it_was_doing(io: Io) {
+    let mut bench = Bench::new(io, RULES);
+    for round in 0..20 {
+        let [silent, half, waiting, stalled, ended] = [(); 5].map(|()| bench.connect());
+        assert!(bench.send(&half, b"*2\r\n$3\r\nGET\r\n$100\r\nabc"));
+        assert!(bench.send(&stalled, &gets(3_000_000, 10)));
+        bench.settle();
+        bench.engine.busy = true;
+        assert!(bench.send(&waiting, &gets(5, 5)));
+        assert!(bench.send(&ended, &gets(5, 5)));
+        ended.shutdown(Shutdown::Write).unwrap();
+        bench.settle();
+        assert_eq!(bench.clients.count(), 5, "round {round}");
+        for client in [silent, half, waiting, stalled, ended] {
+            socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO)).unwrap();
+            drop(client);
+        }
+        let since = Instant::now();
+        while bench.clients.count() > 0 && bench.stands_still(since) {
+            bench.turn();
+        }
+        assert_eq!(bench.clients.count(), 0, "round {round}");
+        bench.engine.busy = false;
+        bench.settle();
+    }
+    assert_eq!(bench.clients.held(), super::client::Counted::default());
+    assert_eq!(bench.clients.free.len(), bench.clients.slots.len());
+}
+
+fn who_quits_is_told_everything_first(io: Io) {
+    let mut bench = Bench::new(io, RULES);
+    for count in [1, 40, 20_000] {
+        let client = bench.connect();
+        let (mut asked, mut told) = echoes(0, count);
+        asked.extend(b"QUIT\r\n");
+        told.extend(b"+OK\r\n");
+        assert!(bench.send(&client, &asked) || count > 40);
+        assert_eq!(bench.receive(&client, usize::MAX), told.len());
+        bench.settle();
+        assert_eq!(bench.clients.count(), 0);
+    }
+}
+
+/// A worker may sleep while its clients wait for each other, for data, or for nothing.
+fn nothing_is_spun_for_clients_that_wait(io: Io) {
+    let mut bench = Bench::new(io, RULES);
+    let clients: Vec<_> = (0..50).map(|_| bench.connect()).collect();
+    for client in &clients {
+        assert!(bench.send(client, &gets(5, 1)));
+        assert_eq!(bench.receive(client, 5), 5);
+    }
+    let stalled = bench.connect();
+    assert!(bench.send(&stalled, &gets(3_000_000, 10)));
+    bench.engine.busy = true;
+    assert!(bench.send(&clients[0], &gets(5, 5)));
+    bench.wait(3);
+    for _ in 0..3 {
+        let began = Instant::now();
+        let count = bench.clients.wait(&mut bench.poller, Some(100_000_000)).unwrap();
+        bench.clients.take_news(bench.now);
+        assert!(count == 0 && began.elapsed() >= Duration::from_millis(100), "{count} events");
+        assert!(!bench.turn(), "there is nothing to do");
+    }
 }

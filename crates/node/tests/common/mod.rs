@@ -23,7 +23,7 @@ use highwater_engines::{
     Replica, Request, Service, Status, Token, Worker,
 };
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
-use highwater_node::config::{Durability, NodeConfig};
+use highwater_node::config::{Durability, Io, NodeConfig};
 use highwater_node::library::NodeLibrary;
 use highwater_node::resp::acl::change::ChangeUsers;
 use highwater_node::transport::handshake::{Fingerprint, Hello, Identity, WELCOME_BYTES, Welcome};
@@ -220,6 +220,7 @@ pub fn config(nodes: u8, workers: u16) -> Config {
     let mut config = Config::default();
     config.cluster.workers = workers;
     config.cluster.durability = Durability::Memory;
+    config.server.io = Io::of_environment();
     config.cluster.nodes = (0..nodes)
         .map(|id| NodeConfig {
             id,

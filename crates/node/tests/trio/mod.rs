@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use highwater_core::{Clock, Incarnation};
-use highwater_node::config::{Durability, Forward, NodeConfig};
+use highwater_node::config::{Durability, Forward, Io, NodeConfig};
 use highwater_node::held::HeldBytes;
 use highwater_node::library::NodeLibrary;
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
@@ -49,6 +49,7 @@ impl Trio {
         config.cluster.durability = Durability::Memory;
         config.cluster.nodes = (0..3).zip(ports.chunks(3)).map(node).collect();
         config.limits.memory_mb = 1024;
+        config.server.io = Io::of_environment();
         // Who is dead is noticed at once; a busy machine must not look so.
         config.timeouts.election_timeout_ms = 1500;
         change(&mut config);
