@@ -26,6 +26,9 @@ pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
+/// Of each node.
+pub const WORKERS: usize = 2;
+
 /// Three nodes; one that was killed leaves `None`.
 pub struct Trio {
     nodes: Vec<Option<Node>>,
@@ -45,7 +48,7 @@ impl Trio {
             announce: None,
         };
         let mut config = Config::default();
-        config.cluster.workers = 2;
+        config.cluster.workers = WORKERS as u16;
         config.cluster.durability = Durability::Memory;
         config.cluster.nodes = (0..3).zip(ports.chunks(3)).map(node).collect();
         config.limits.memory_mb = 1024;
