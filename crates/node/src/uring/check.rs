@@ -58,14 +58,14 @@ fn try_out(ring: &mut Ring) -> io::Result<Result<(), &'static str>> {
     let word = [7; MOST_SENT];
     ring.send((0, 1), &ours, &word);
     ring.enter()?;
-    if ring.next().is_some() {
+    if ring.next_news().is_some() {
         return Ok(Err("silent sends"));
     }
     theirs.read_exact(&mut [0; MOST_SENT])?;
     for _ in 0..10_000 {
         ring.send((0, 1), &ours, &word);
         ring.enter()?;
-        match ring.next() {
+        match ring.next_news() {
             None => {}
             Some((0, News::NotSent(1, rest, false))) if !rest.is_empty() => return Ok(Ok(())),
             Some(_) => break,
@@ -76,12 +76,12 @@ fn try_out(ring: &mut Ring) -> io::Result<Result<(), &'static str>> {
 
 fn news(ring: &mut Ring, poller: &Poller) -> io::Result<Option<(usize, News)>> {
     for _ in 0..TRIES {
-        if let Some(news) = ring.next() {
+        if let Some(news) = ring.next_news() {
             return Ok(Some(news));
         }
         ring.wait(poller, Some(PATIENCE))?;
     }
-    Ok(ring.next())
+    Ok(ring.next_news())
 }
 
 pub(super) fn pair() -> io::Result<(TcpStream, TcpStream)> {

@@ -334,7 +334,7 @@ impl Ring {
     }
 
     /// What came, oldest first; what was not sent before all else.
-    pub fn next(&mut self) -> Option<(usize, News)> {
+    pub fn next_news(&mut self) -> Option<(usize, News)> {
         if let Some(news) = self.not_sent.pop() {
             return Some(news);
         }

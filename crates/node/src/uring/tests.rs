@@ -29,7 +29,7 @@ impl Table {
     fn news(&mut self) -> (usize, Result<Vec<u8>, News>) {
         let since = Instant::now();
         loop {
-            match self.ring.next() {
+            match self.ring.next_news() {
                 Some((at, News::Received(id, len))) => {
                     let bytes = self.ring.received(id, len).to_vec();
                     self.ring.give_back(id);
@@ -127,7 +127,7 @@ fn a_buffer_is_given_back_once() {
     table.ring.receive(0, &table.ours);
     table.theirs.write_all(b"x").unwrap();
     table.ring.enter().unwrap();
-    let Some((_, News::Received(id, 1))) = table.ring.next() else { panic!("it came") };
+    let Some((_, News::Received(id, 1))) = table.ring.next_news() else { panic!("it came") };
     table.ring.give_back(id);
     table.ring.give_back(id);
 }
@@ -151,7 +151,7 @@ fn what_a_socket_does_not_take_comes_back() {
         // All that the kernel may want of it is over when the call is.
         table.ring.enter().unwrap();
         sent.extend(chunk);
-        if let Some((0, News::NotSent(9, rest, false))) = table.ring.next() {
+        if let Some((0, News::NotSent(9, rest, false))) = table.ring.next_news() {
             break rest;
         }
     };
@@ -187,7 +187,7 @@ fn a_send_on_a_broken_socket_comes_back_as_broken() {
     table.theirs = pair().unwrap().1;
     table.ring.send((5, 2), &table.ours, b"anybody?");
     table.ring.enter().unwrap();
-    assert!(matches!(table.ring.next(), Some((5, News::NotSent(2, _, true)))));
+    assert!(matches!(table.ring.next_news(), Some((5, News::NotSent(2, _, true)))));
 }
 
 /// Nothing is spun: a wait takes its time if nothing happens, and ends at once if something does, in epoll or from another thread.

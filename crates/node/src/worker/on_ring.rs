@@ -53,7 +53,7 @@ impl Clients {
 
     /// Takes what came.
     pub fn take_news(&mut self, now: Nanos) {
-        while let Some((at, news)) = self.ring.as_mut().and_then(Ring::next) {
+        while let Some((at, news)) = self.ring.as_mut().and_then(Ring::next_news) {
             self.take(at, news, now);
             if self.slots[at].client.is_some() {
                 self.something_came(at, now);
