@@ -9,7 +9,7 @@ use highwater_engines::Nanos;
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 
-use super::buffers::{Buffers, COUNT, GROUP};
+use super::buffers::{Buffers, GROUP};
 
 /// Entries that can be queued for one call; all but these few are for clients.
 const QUEUE: u32 = 1024;
@@ -19,9 +19,6 @@ const COMPLETIONS: u32 = 2048;
 pub const MOST_SENT: usize = 16 << 10;
 /// Output that is queued for one call.
 const ARENA: usize = 256 << 10;
-
-/// Completions for which a turn is put off while more are here: fewer than buffers, which all would wait for.
-const MOST_AT_ONCE: usize = COUNT / 2;
 
 /// What a completion is of, in the first byte of its `user_data`; then a generation, then a slot.
 const RECEIVE: u64 = 1 << 56;
@@ -253,11 +250,6 @@ impl Ring {
         };
         if !idle {
             self.call(timeout)?;
-            // A call brings what twenty sockets have. What more is here already belongs to the same turn: a worker's messages to the others
-            // cost as much for a few requests as for many.
-            while self.ring.submission().taskrun() && self.done.len() < MOST_AT_ONCE {
-                self.call(Some(0))?;
-            }
         }
         Ok(std::mem::take(&mut self.epoll_told))
     }
