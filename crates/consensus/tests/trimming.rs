@@ -75,6 +75,17 @@ fn a_log_that_everyone_has_is_kept_to_a_sixteenth() {
     }
 }
 
+/// It kept all that a lagging follower might have asked for, and there was none.
+#[test]
+fn who_is_alone_keeps_little_until_somebody_listens() {
+    let mut alone = cluster_of(1);
+    propose(&mut alone, 1000, &[0]);
+    assert!((KEEP / 16..KEEP / 16 + 5).contains(&alone[0].log_bytes()), "{}", alone[0].describe());
+    alone[0].peer_up(0, voter(1));
+    propose(&mut alone, 1000, &[0]);
+    assert!(alone[0].log_bytes() > KEEP / 2, "{}", alone[0].describe());
+}
+
 #[test]
 fn what_one_replica_lacks_is_kept_by_all_others_and_given_to_it() {
     let mut streams = cluster();
