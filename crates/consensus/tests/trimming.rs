@@ -1,7 +1,5 @@
 //! How much of the log is kept: little while nobody lags, the whole budget as soon as somebody does.
 
-#![allow(clippy::unwrap_used)] // a test may fail so
-
 use bytes::Bytes;
 use highwater_consensus::*;
 use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, NodeId};
