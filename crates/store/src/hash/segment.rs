@@ -29,8 +29,10 @@ const FIRST_VERSION: u64 = 0;
 
 const ADDRESS_BITS: u32 = 48;
 /// How many bits of the hash a slot holds for splits.
-const NEXT_BITS: u32 = ALIGN.trailing_zeros();
+const NEXT_BITS: u32 = 4;
 const NEXT: usize = (1 << NEXT_BITS) - 1;
+
+const _: () = assert!(1 << NEXT_BITS == ALIGN);
 
 #[repr(C, align(64))]
 pub(crate) struct Bucket {
