@@ -3,7 +3,7 @@
 
 `cargo test` runs one binary after another. Many of ours wait more than they work (elections, timeouts, real processes), so that cores stand idle
 meanwhile. This asks cargo for the binaries, runs `--jobs` of them at a time in their packages' folders, prints what each said once it has ended,
-then has cargo run the documents' tests, and closes with all summaries. It ends with 101 if anything failed; everything runs in any case.
+with the documents' tests, which cargo runs, among them, and closes with all summaries. It ends with 101 if anything failed; everything runs in any case.
 
     tests/side_by_side.py --jobs 3 -- --workspace --features highwater/full
 """
@@ -42,16 +42,19 @@ def binaries(args):
 
 
 def run(title, command, folder):
-    """What a command said, whether it succeeded, and its seconds."""
+    """What a command said, whether it succeeded, its seconds, and those of CPU that it and its children took."""
     began = time.monotonic()
-    done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    return title, done.stdout.decode(errors="replace"), done.returncode, time.monotonic() - began
+    child = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    said = child.stdout.read()
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return title, said.decode(errors="replace"), child.returncode, time.monotonic() - began, used.ru_utime + used.ru_stime
 
 
 def main():
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--jobs", type=int, default=3)
-    asked.add_argument("--times", help="a file for seconds per binary")
+    asked.add_argument("--times", help="a file for seconds, and seconds of CPU, per binary")
     asked.add_argument("cargo", nargs="+", help="arguments of cargo test, behind --")
     asked = asked.parse_args()
 
@@ -62,25 +65,27 @@ def main():
     tests.sort(key=lambda test: rank.get(test[0], len(rank)))
     failed, sums, times = [], [0, 0, 0], []
 
-    def tell(title, said, code, seconds):
-        print(f"\n     Running {title} ({seconds:.1f} s)\n{said}", flush=True)
+    def tell(title, said, code, seconds, cpu):
+        print(f"\n     Running {title} ({seconds:.1f} s, {cpu:.1f} s of CPU)\n{said}", flush=True)
         summaries = SUMMARY.findall(said)
         for summary in summaries:
             for at, count in enumerate(summary):
                 sums[at] += int(count)
-        times.append((seconds, title))
+        times.append((seconds, cpu, title))
         # A binary that ends well without a summary has not run its tests.
         if code != 0 or not summaries:
             failed.append(f"{title}: exit {code}")
 
     with ThreadPoolExecutor(asked.jobs) as pool:
-        for done in as_completed([pool.submit(run, title, [exe], folder) for _, title, exe, folder in tests]):
+        # What rustdoc compiles takes minutes.
+        jobs = [pool.submit(run, "documents", ["cargo", "test", *asked.cargo, "--doc"], None)]
+        jobs += [pool.submit(run, title, [exe], folder) for _, title, exe, folder in tests]
+        for done in as_completed(jobs):
             tell(*done.result())
-    tell(*run("documents", ["cargo", "test", *asked.cargo, "--doc"], None))
 
     if asked.times:
         with open(asked.times, "w") as file:
-            file.writelines(f"{seconds:8.1f} {title}\n" for seconds, title in sorted(times, reverse=True))
+            file.writelines(f"{seconds:8.1f} {cpu:8.1f} {title}\n" for seconds, cpu, title in sorted(times, reverse=True))
     print(f"\n{len(tests)} binaries and the documents: {sums[0]} tests passed, {sums[1]} failed, {sums[2]} ignored")
     for what in failed:
         print(f"FAILED {what}")

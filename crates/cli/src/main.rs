@@ -39,12 +39,17 @@ mod machine;
 mod member;
 mod numbers;
 mod output;
+#[cfg(feature = "sim")]
 mod planted;
 mod progress;
 mod recover;
 mod reload;
 mod report_file;
 mod serve;
+#[cfg(feature = "sim")]
+mod sim;
+#[cfg(not(feature = "sim"))]
+#[path = "no_sim.rs"]
 mod sim;
 mod status;
 mod top;

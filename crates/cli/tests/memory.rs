@@ -50,6 +50,10 @@ fn replicas_that_are_full_refuse_what_grows_and_survive() {
     let mut cluster = Cluster::start("memory", "durability = \"memory\"", Some(ADDRESS_SPACE));
     let (leader, mut client) = cluster.leader();
     let mut rows = BTreeSet::new();
+    let items: Vec<Vec<u8>> = (0..500).map(|n| vec![n as u8; 100]).collect();
+    let push: Vec<&[u8]> =
+        [&b"RPUSH"[..], b"list"].into_iter().chain(items.iter().map(Vec::as_slice)).collect();
+    assert_eq!(client.call(&push).unwrap().0, ":500");
     fill(&mut client, &mut rows);
     let full = rows.len();
     let (used, most) =
@@ -62,6 +66,10 @@ fn replicas_that_are_full_refuse_what_grows_and_survive() {
     assert!(client.call(&[b"EXEC"]).unwrap().0.starts_with("-OOM"));
     assert_eq!(client.call(&[b"SET", &key(0), &vec![0; VALUE]]).unwrap().0, "+OK");
     verify(&mut client, &rows);
+    // To remove what is large needs no room.
+    assert_eq!(client.call(&[b"DEL", b"list"]).unwrap().0, ":1");
+    let flushed = client.call(&[b"FLUSHALL"]).unwrap().0;
+    assert!(flushed.starts_with("-TOOLARGE "), "{flushed}");
     // Room comes back.
     for number in 0..full / 2 {
         assert_eq!(client.call(&[b"DEL", &key(number)]).unwrap().0, ":1");
@@ -96,5 +104,7 @@ fn replicas_that_are_full_refuse_what_grows_and_survive() {
     }
     let (_, mut client) = cluster.leader();
     verify(&mut client, &rows);
+    assert_eq!(client.call(&[b"FLUSHALL", b"ASYNC"]).unwrap().0, "+OK");
+    assert_eq!(client.call(&[b"DBSIZE"]).unwrap().0, ":0");
     cluster.none_died();
 }

@@ -1,15 +1,11 @@
 //! How long a cluster is without a leader when several nodes stand at once: a leader dies, in many seeds, and the
 //! elections and the time until its successor is open are counted.
 //!
-//! `HIGHWATER_SEEDS=FROM..TO cargo test -p highwater-consensus --test duels -- --nocapture` prints the spread.
-
-#![allow(clippy::unwrap_used)] // a test may fail so
-
-mod common;
+//! `HIGHWATER_SEEDS=FROM..TO cargo test -p highwater-consensus --test protocol duels:: -- --nocapture` prints the spread.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{Node, Wire, founder, founders};
+use crate::common::{Node, Wire, founder, founders};
 use highwater_consensus::*;
 use highwater_core::{Ballot, EntryIndex, NodeId};
 

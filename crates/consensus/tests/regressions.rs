@@ -1,7 +1,5 @@
 //! One test for each bug that a reading or the simulation found. The name says what must hold, the comment what happened.
 
-#![allow(clippy::unwrap_used)] // a test may fail so
-
 use std::collections::BTreeMap;
 
 use bytes::Bytes;

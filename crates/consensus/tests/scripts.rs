@@ -4,7 +4,7 @@
 //! it is told in words (who leads, who adopted whose log, what was decided), then come the messages that are under way.
 //!
 //! Every file in `scripts/` is played: a new one needs no other line anywhere. `HIGHWATER_SCRIPT=normal_run` plays only
-//! those whose names contain that. `HIGHWATER_RECORD=1 cargo test -p highwater-consensus --test scripts` writes the
+//! those whose names contain that. `HIGHWATER_RECORD=1 cargo test -p highwater-consensus --test protocol scripts::` writes the
 //! answers anew; read the diff.
 //!
 //! | command | meaning |
@@ -30,16 +30,12 @@
 //! | `copy N S INDEX` | node N has copied the state, which reaches to INDEX in stream S |
 //! | `show` | every node and its logs; `|` marks how far they are decided |
 
-#![allow(clippy::unwrap_used)] // a test may fail so
-
-mod common;
-
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use crate::common::{Node, Wire, as_change, founder, founders};
 use bytes::Bytes;
-use common::{Node, Wire, as_change, founder, founders};
 use highwater_consensus::*;
 use highwater_core::{Ballot, Durability, EntryIndex, Incarnation, NodeId};
 

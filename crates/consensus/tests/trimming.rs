@@ -1,7 +1,5 @@
 //! How much of the log is kept: little while nobody lags, the whole budget as soon as somebody does.
 
-#![allow(clippy::unwrap_used)] // a test may fail so
-
 use bytes::Bytes;
 use highwater_consensus::*;
 use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, NodeId};
@@ -73,6 +71,17 @@ fn a_log_that_everyone_has_is_kept_to_a_sixteenth() {
         // What everyone knows is told with a later entry: a few more than the sixteenth.
         assert!((KEEP / 16..KEEP / 16 + 5).contains(&stream.log_bytes()), "{}", stream.describe());
     }
+}
+
+/// It kept all that a lagging follower might have asked for, and there was none.
+#[test]
+fn who_is_alone_keeps_little_until_somebody_listens() {
+    let mut alone = cluster_of(1);
+    propose(&mut alone, 1000, &[0]);
+    assert!((KEEP / 16..KEEP / 16 + 5).contains(&alone[0].log_bytes()), "{}", alone[0].describe());
+    alone[0].peer_up(0, voter(1));
+    propose(&mut alone, 1000, &[0]);
+    assert!(alone[0].log_bytes() > KEEP / 2, "{}", alone[0].describe());
 }
 
 #[test]

@@ -1,10 +1,6 @@
 //! Takeovers that are cut short leave changes of epoch in the logs, and every later promise has to name them.
 
-#![allow(clippy::unwrap_used)] // a test may fail so
-
-mod common;
-
-use common::{Node, Wire, founder, founders};
+use crate::common::{Node, Wire, founder, founders};
 use highwater_consensus::*;
 use highwater_core::codec::Reader;
 use highwater_core::{EntryIndex, NodeId};

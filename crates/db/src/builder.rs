@@ -84,7 +84,7 @@ impl<P: Procedures> Builder<P> {
         self
     }
 
-    /// For how long a transaction waits for a replica that serves.
+    /// For how long a transaction waits for a replica that serves, and is tried again if others are in the way.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self

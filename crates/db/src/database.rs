@@ -31,7 +31,7 @@ impl Database {
     ///
     /// # Errors
     /// [`Error`], by what one can do. A replica that does not serve yet, or no longer, is asked again for the builder's
-    /// [`patience`](Builder::patience).
+    /// [`patience`](Builder::patience), and so is one where others were in the way again and again.
     pub fn transaction<R: Send + 'static>(
         &self,
         code: impl FnMut(&mut Tx<'_>) -> Result<R, Abort> + Send + 'static,

@@ -131,6 +131,11 @@ impl Replicas {
                 None => Err(Refusal::NotServing { ask: None }),
             };
             let refusal = match tried {
+                // A worker tries often enough for whoever is in the way to end; on a machine with more threads than cores that may not run yet.
+                Ok(Err(Error::Conflict)) if Instant::now() < give_up => {
+                    thread::sleep(PAUSE);
+                    continue;
+                }
                 Ok(ended) => return ended,
                 Err(refusal) => refusal,
             };

@@ -2,22 +2,16 @@
 //!
 //! `formats/NAME.hex` is a file as it was written: its length, then the bytes that are not zero, by offset. A change of a
 //! format raises its number and adds files; those that are here stay as they are. Files that are missing are written by
-//! `HIGHWATER_WRITE_FORMATS=1 cargo test -p highwater-disk --test formats`.
-
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-#[allow(dead_code, reason = "made for other tests, too")]
-#[path = "checkpoint/support.rs"]
-mod support;
+//! `HIGHWATER_WRITE_FORMATS=1 cargo test -p highwater-disk --test files formats::`.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
+use crate::checkpoint::support::{Leader, PLENTY, SMALL, load, publish, schema};
 use highwater_core::{Incarnation, NodeId};
 use highwater_disk::journal::MIN_SEGMENT_BYTES;
 use highwater_disk::{Disk, Identity, Journal, JournalOptions, SimulatedDisk};
-use support::{Leader, PLENTY, SMALL, load, publish, schema};
 
 /// Bytes in a line.
 const LINE: usize = 32;

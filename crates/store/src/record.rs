@@ -96,7 +96,7 @@ impl Record {
         let at = heap.alloc(bytes);
         let room_words = ((heap::rounded(bytes) - front) / 8).min((1 << 15) - 1);
         let shape = key_len as u32 | (room_words as u32) << 17;
-        // SAFETY: the piece holds `front` bytes and more, is aligned to 32, and nobody else has it. A racing reader may
+        // SAFETY: the piece holds `front` bytes and more, is aligned to 16, and nobody else has it. A racing reader may
         // copy words that no value ever reached: the heap's memory always holds some bytes.
         unsafe {
             at.cast::<Head>().write(Head { word: RecordWord::new(word), len: AtomicU32::new(0), shape });
@@ -323,7 +323,8 @@ impl Record {
     }
 }
 
-fn key_len_of(key: Key<'_>) -> usize {
+/// Bytes of a key.
+pub(crate) fn key_len_of(key: Key<'_>) -> usize {
     match key {
         Key::U64(_) => 8,
         Key::Bytes(key) => key.len(),

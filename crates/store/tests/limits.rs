@@ -122,6 +122,31 @@ fn without_room_only_what_grows_is_refused_and_leaves_no_placeholder() {
     }
 }
 
+/// To remove a collection leaves a note for whoever removes its rows.
+#[test]
+fn without_room_two_deletes_pay_for_a_small_row() {
+    for table in TABLES {
+        let mut occ = occ();
+        (0..100).for_each(|key| set(&mut occ, table, &[key], 1).unwrap());
+        occ.set_room(0);
+        occ.begin();
+        assert!(occ.delete(table, &[0]).unwrap());
+        assert_eq!(occ.put(table, b"note", b""), Err(Abort::OutOfMemory), "one is not enough");
+        assert!(occ.delete(table, &[1]).unwrap());
+        assert_eq!(occ.put(table, b"long", &[0; 100]), Err(Abort::OutOfMemory), "no note");
+        occ.put(table, b"note", b"").unwrap();
+        assert_eq!(occ.put(table, b"another", b""), Err(Abort::OutOfMemory), "they have paid for one");
+        assert!(!occ.delete(table, b"nothing").unwrap());
+        occ.commit().unwrap();
+        assert_eq!((rows(&occ), occ.room()), (99, 0));
+        // What is paid for otherwise is not paid again, and tombstones pay for nothing.
+        occ.begin();
+        assert!(!occ.delete(table, &[0]).unwrap() && !occ.delete(table, &[1]).unwrap());
+        assert_eq!(occ.put(table, b"another", b""), Err(Abort::OutOfMemory));
+        occ.abort();
+    }
+}
+
 /// What is admitted is at least what the store grows by: with any sizes, room is never overdrawn.
 #[test]
 fn the_store_grows_by_no_more_than_the_room_it_was_given() {

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,9 @@ use super::schedule::FaultKind;
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 
-/// How much longer than it was asked a guest may take: fills and reads depend on how fast the cluster is.
-const GRACE: Duration = Duration::from_secs(240);
+/// How long a guest may go on without doing anything, and behind its time without having done anything. How long one takes that fills or reads depends on how
+/// fast the cluster and the machine are, so its time alone does not say that it hangs; one that asks for what is refused gives up sooner than this.
+const SILENCE: Duration = Duration::from_secs(240);
 /// Processes of a strike with CPU hogs, and how much memory each of a strike with memory hogs takes of what is free.
 const HOGS: u64 = 4;
 const MEMORY_HOGS: u64 = 3;
@@ -56,10 +57,18 @@ pub struct Guest {
     child: Child,
     /// It ends with this pipe; a line in it lets it go on.
     lifeline: Option<ChildStdin>,
-    told: Arc<Mutex<Told>>,
+    heard: Arc<Mutex<Heard>>,
     reader: Option<thread::JoinHandle<()>>,
     log: PathBuf,
-    ends_by: Instant,
+    /// When its time is up, if its job has no other end.
+    over: Instant,
+}
+
+/// What a guest told last, and when.
+#[derive(Debug)]
+struct Heard {
+    told: Told,
+    at: Instant,
 }
 
 impl Guestbook {
@@ -144,21 +153,31 @@ impl Guest {
             .map_err(|error| Failure::cannot_start(format!("cannot start a guest: {error}")))?;
         interrupt::started(child.id());
         let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let told = Arc::new(Mutex::new(Told::default()));
-        let latest = told.clone();
+        let heard = Arc::new(Mutex::new(Heard { told: Told::default(), at: Instant::now() }));
+        let latest = heard.clone();
         let reader = thread::spawn(move || {
             for line in lines.map_while(std::result::Result::ok) {
                 if let Ok(told) = serde_json::from_str(&line) {
-                    *latest.lock().unwrap_or_else(PoisonError::into_inner) = told;
+                    *latest.lock().unwrap_or_else(PoisonError::into_inner) =
+                        Heard { told, at: Instant::now() };
                 }
             }
         });
-        let (lifeline, ends_by) = (child.stdin.take(), Instant::now() + lasts + GRACE);
-        Ok(Guest { kind, child, lifeline, told, reader: Some(reader), log, ends_by })
+        let (lifeline, over) = (child.stdin.take(), Instant::now() + lasts);
+        Ok(Guest { kind, child, lifeline, heard, reader: Some(reader), log, over })
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn told(&self) -> Told {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.heard().told.clone()
+    }
+
+    /// Since when it should have done something.
+    fn silent_since(&self) -> Instant {
+        self.heard().at.max(self.over)
     }
 
     /// Whether it waits for the restart of a replica.
@@ -168,7 +187,11 @@ impl Guest {
 
     /// Lets it go on.
     pub fn go_on(&mut self) -> Result<()> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).waits = false;
+        {
+            let mut heard = self.heard();
+            // The restart took its time, not the guest.
+            (heard.told.waits, heard.at) = (false, Instant::now());
+        }
         let told = self.lifeline.as_mut().expect("its lifeline is held").write_all(b"go on\n");
         told.map_err(|error| self.failed(&error.to_string()))
     }
@@ -177,7 +200,9 @@ impl Guest {
     pub fn ended(&mut self) -> Result<bool> {
         match self.child.try_wait().map_err(Failure::negative)? {
             Some(_) => Ok(true),
-            None if Instant::now() > self.ends_by => Err(self.failed("it does not end")),
+            None if self.silent_since().elapsed() > SILENCE => {
+                Err(self.failed(&format!("it has done nothing for {SILENCE:?}")))
+            }
             None => Ok(false),
         }
     }

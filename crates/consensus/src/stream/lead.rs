@@ -135,6 +135,15 @@ impl Stream {
         known
     }
 
+    /// Where nobody listens, this node is all that there are: what it surely knows to be decided, all know. Who comes later copies the state.
+    pub(super) fn know_alone(&mut self) {
+        if let Role::Leading(leading) = &self.role
+            && leading.peers.is_empty()
+        {
+            self.known_by_all = self.known_by_all.max(self.surely_known_decided());
+        }
+    }
+
     /// A follower's acknowledgement.
     pub(super) fn on_accepted(&mut self, now: Nanos, from: Voter, ballot: Ballot, ack: Ack) {
         let (promised, last) = (self.promised, self.log.last());

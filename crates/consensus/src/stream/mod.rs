@@ -178,6 +178,7 @@ impl Stream {
     pub fn trim(&mut self, upto: EntryIndex, keep_bytes: u64) -> bool {
         let upto = upto.min(self.decided);
         self.installed = self.installed.max(upto);
+        self.know_alone();
         if self.accepted == self.promised {
             self.log.trim(upto.min(self.known_by_all), keep_bytes / 16);
             self.log.trim(upto.min(self.may_be_gone()), keep_bytes);

@@ -1,8 +1,6 @@
 //! A node as small as it can be: streams, an election and the controller that joins them. What the engine does with
 //! threads and sockets happens here in one call.
 
-#![allow(dead_code)] // each test binary uses a part
-
 use bytes::Bytes;
 use highwater_consensus::*;
 use highwater_core::codec::Reader;
@@ -465,13 +463,10 @@ impl Node {
             }
         }
         if let Some(disk) = &mut self.disk {
-            for (at, after, to, wire) in std::mem::take(&mut disk.waiting) {
-                if disk.is_synced(at, after) {
-                    self.out.push((to, wire));
-                } else {
-                    disk.waiting.push((at, after, to, wire));
-                }
-            }
+            let mut waiting = std::mem::take(&mut disk.waiting);
+            let synced = waiting.extract_if(.., |(at, after, ..)| disk.is_synced(*at, *after));
+            self.out.extend(synced.map(|(_, _, to, wire)| (to, wire)));
+            disk.waiting = waiting;
         }
         self.out.extend(self.election.drain().map(|(to, message)| (to, Wire::Election(message))));
     }

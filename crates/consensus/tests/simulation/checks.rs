@@ -3,7 +3,7 @@
 use highwater_consensus::Voter;
 use highwater_core::{Ballot, EntryIndex};
 
-use crate::cluster::{MS, Simulation};
+use super::cluster::{MS, Simulation};
 
 impl Simulation {
     /// All voters promised, for too few remembered everything: what none of them holds is lost.

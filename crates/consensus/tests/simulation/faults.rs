@@ -3,7 +3,7 @@
 use highwater_consensus::*;
 use highwater_core::{Durability, EntryIndex, Incarnation, NodeId};
 
-use crate::cluster::{MS, Seen, Simulation};
+use super::cluster::{MS, Seen, Simulation};
 use crate::common::Node;
 
 impl Simulation {

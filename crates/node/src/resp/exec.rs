@@ -66,7 +66,7 @@ fn execute<T: Transaction>(
         reply.array(count as usize);
     }
     let mut keyspace = Keyspace::new(tx, moment);
-    keyspace.looks_again = framing.again;
+    keyspace.goes_on = framing.again;
     for _ in 0..count {
         match Step::decode(reader)? {
             Step::Literal(known) => reply.out.extend_from_slice(known),

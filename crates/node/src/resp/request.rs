@@ -3,7 +3,7 @@
 //! ```text
 //! redis.exec   moment | flags u8 | watches: count varint, watch* | commands: count varint, command*
 //!              flags: bit 0: RESP3, bit 1: the body of a MULTI .. EXEC (the replies stand in one array), bit 2: a command
-//!              that waits for data looks again
+//!              that waits for data looks again, or one that works in steps goes on
 //! watch        key bytes | version u64
 //! command      opcode u8 | arguments: count varint, bytes*      a command, its name left out
 //!              0xff      | bytes                                a reply that was known before: copied
@@ -72,7 +72,7 @@ pub struct Framing {
     pub protocol: Protocol,
     /// Whether it is the body of a `MULTI` .. `EXEC`: one array holds all replies.
     pub block: bool,
-    /// Whether a command that waits for data looks again.
+    /// Whether a command that waits for data looks again, or one that works in steps ([`flush`](super::commands::flush)) goes on.
     pub again: bool,
 }
 
@@ -90,7 +90,7 @@ impl Framing {
         flags & BLOCK != 0
     }
 
-    /// Says in these flags that a command looks again.
+    /// Says in these flags that a command looks again, or goes on.
     pub fn look_again(flags: &mut u8) {
         *flags |= AGAIN;
     }

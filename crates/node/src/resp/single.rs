@@ -126,6 +126,13 @@ pub fn complete_session(
     Ok(())
 }
 
+/// Writes a command's arguments anew: as a step of it.
+pub fn go_on(request: &mut Vec<u8>, args: impl FnOnce(&mut Vec<u8>)) {
+    Framing::look_again(&mut request[Moment::BYTES]);
+    request.truncate(ARGS_AT);
+    args(request);
+}
+
 /// Writes in front of a command that runs a script for which user it does. Its arguments have another place from here on.
 pub fn sign(request: &mut Vec<u8>, user: &[u8]) {
     let mut signature = Vec::with_capacity(user.len() + 4);

@@ -6,9 +6,18 @@ use highwater_engines::{Member, Service, Status};
 use crate::world::World;
 use crate::world::order::{Order, Voters};
 
+/// Who leads, and the epoch: the newest that somebody leads.
+pub(super) fn lead<L: Library>(world: &World<L>) -> Option<(NodeId, Epoch)> {
+    // Statuses are long to make, and this is asked at every step of a run in which a fault waits for its victim.
+    let statuses = world.statuses();
+    let leader = world.engine().serving(&statuses)?;
+    let status = statuses.into_iter().flatten().find(|status| status.node == leader)?;
+    Some((leader, status.epoch))
+}
+
 /// The newest epoch that somebody leads.
 pub(super) fn newest_open<L: Library>(world: &World<L>) -> Option<Epoch> {
-    world.leader().and_then(|leader| world.status(leader)).map(|status| status.epoch)
+    lead(world).map(|(_, epoch)| epoch)
 }
 
 /// Whether a node's process may end: if it may lose its memory, or if it has a disk, and on it all that it is relied on for.

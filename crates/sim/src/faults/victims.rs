@@ -6,7 +6,7 @@
 use highwater_core::{Epoch, Library, NodeId};
 
 use super::Victim;
-use super::standing::newest_open;
+use super::standing::lead;
 use crate::world::World;
 
 /// Who a victim is.
@@ -34,8 +34,8 @@ pub(super) fn find<L: Library>(
         Victim::Candidate => (role("candidate"), true),
         Victim::Learner => (role("learner"), true),
         Victim::Opener => {
-            let new = before.is_some_and(|before| newest_open(world) > Some(before));
-            (world.leader().filter(|_| new), true)
+            let new = |(_, epoch): &(NodeId, Epoch)| before.is_some_and(|before| *epoch > before);
+            (lead(world).filter(new).map(|(leader, _)| leader), true)
         }
         Victim::Node(node) => (world.ids().find(|id| *id == NodeId(node)), false),
     };

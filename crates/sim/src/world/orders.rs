@@ -19,7 +19,10 @@ impl<L: Library> World<L> {
     pub(crate) fn ask_for_orders(&mut self) -> Vec<Order> {
         let mut done = Vec::new();
         for at in 0..self.orders.len() {
-            let Some(leader) = self.leader().filter(|_| !self.orders[at].answered) else { continue };
+            if self.orders[at].answered {
+                continue;
+            }
+            let Some(leader) = self.leader() else { continue };
             match self.change_members(leader, self.orders[at].change()) {
                 Some(MemberAnswer::Done) => {
                     self.orders[at].answered = true;

@@ -3,18 +3,18 @@
 //! ```text
 //! segment  crowded u64 | prefix u64 | depth u32 | known u32 | padding to 64 | 64 buckets of 64 bytes
 //! bucket   version u64 | 6 slots u64 | overflow bucket u64
-//! slot     bits 0-4: the hash's bits behind the segment's prefix   5-47: address of the record   48-63: tag; 0: empty
+//! slot     bits 0-3: the hash's bits behind the segment's prefix   4-47: address of the record   48-63: tag; 0: empty
 //! version  bit 0: locked   bit 1: obsolete   upper bits: counts the keys that came and went
 //! ```
 //!
-//! A split needs one more bit of each key's hash. Records are aligned to 32 bytes, so the low five bits of their
-//! addresses are free to hold the next five bits of the hash; only every sixth split of a segment's line has to look
+//! A split needs one more bit of each key's hash. Records are aligned to 16 bytes, so the low four bits of their
+//! addresses are free to hold the next four bits of the hash; only every fifth split of a segment's line has to look
 //! at the keys, and to miss the cache for each.
 
 use std::ptr::NonNull;
 
 use super::SEGMENT;
-use crate::heap::{BUCKET, BUCKET_BYTES, Heap, SEGMENT_BYTES};
+use crate::heap::{ALIGN, BUCKET, BUCKET_BYTES, Heap, SEGMENT_BYTES};
 use crate::record::Record;
 use crate::seen::NodeSeen;
 use crate::sync::{AtomicPtr, AtomicU64, Backoff, Ordering, prefetch};
@@ -29,8 +29,10 @@ const FIRST_VERSION: u64 = 0;
 
 const ADDRESS_BITS: u32 = 48;
 /// How many bits of the hash a slot holds for splits.
-const NEXT_BITS: u32 = 5;
+const NEXT_BITS: u32 = 4;
 const NEXT: usize = (1 << NEXT_BITS) - 1;
+
+const _: () = assert!(1 << NEXT_BITS == ALIGN);
 
 #[repr(C, align(64))]
 pub(crate) struct Bucket {
@@ -48,7 +50,7 @@ pub(crate) struct Segment {
     /// The upper `depth` bits that all its hashes have.
     pub prefix: u64,
     pub depth: u32,
-    /// How many of the five next bits of the hash in each slot have not been used up by splits, counted from the upper
+    /// How many of the next bits of the hash in each slot have not been used up by splits, counted from the upper
     /// end.
     known: u32,
     pub buckets: [Bucket; BUCKETS],
@@ -82,7 +84,7 @@ pub fn bucket_of(hash: u64) -> usize {
 pub fn packed(record: Record, tag: u16, hash: u64, depth: u32) -> *mut u8 {
     let address = record.as_ptr();
     assert!(address.addr() >> ADDRESS_BITS == 0, "user addresses have 48 bits");
-    debug_assert!(address.addr() & NEXT == 0, "pieces are aligned to 32");
+    debug_assert!(address.addr() & NEXT == 0, "pieces are aligned so");
     let next = (hash << depth >> (64 - NEXT_BITS)) as usize;
     address.map_addr(|addr| addr | next | usize::from(tag) << ADDRESS_BITS)
 }

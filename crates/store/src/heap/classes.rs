@@ -2,7 +2,7 @@
 
 use super::system::{large_bytes, large_room};
 
-const SIZED: usize = 40;
+const SIZED: usize = 43;
 /// Class of tree nodes; never mixed with anything else.
 pub(crate) const NODE: u8 = SIZED as u8;
 /// Class of hash segments.
@@ -25,13 +25,18 @@ pub(crate) const BUCKET_BYTES: usize = 64;
 /// Pieces larger than this come from the system one by one.
 pub(crate) const MAX_SIZED: usize = 4096;
 
-/// Bytes of the pieces of each class: steps of 1/8 or less, 32 at least.
+/// What the addresses of all pieces are multiples of: the least step between sizes.
+pub(crate) const ALIGN: usize = 16;
+
+/// Bytes of the pieces of each class: steps of 16 where small records are, for most of a key's rows are small, then of 32 and up to an eighth.
 pub(super) const SIZES: [usize; CLASSES] = {
     let mut sizes = [0; CLASSES];
     let (mut class, mut size) = (0, 0);
     while class < SIZED {
         size += match size {
-            0..512 => 32,
+            0 => 32,
+            1..128 => ALIGN,
+            128..512 => 32,
             512..1024 => 64,
             1024..2048 => 128,
             _ => 256,
@@ -55,10 +60,11 @@ pub(super) const SIZES: [usize; CLASSES] = {
 pub(super) fn class_of(bytes: usize) -> u8 {
     let class = match bytes {
         0..=32 => 0,
-        33..=512 => bytes.div_ceil(32) - 1,
-        513..=1024 => 16 + (bytes - 512).div_ceil(64) - 1,
-        1025..=2048 => 24 + (bytes - 1024).div_ceil(128) - 1,
-        2049..=MAX_SIZED => 32 + (bytes - 2048).div_ceil(256) - 1,
+        33..=128 => bytes.div_ceil(ALIGN) - 2,
+        129..=512 => 6 + (bytes - 128).div_ceil(32),
+        513..=1024 => 18 + (bytes - 512).div_ceil(64),
+        1025..=2048 => 26 + (bytes - 1024).div_ceil(128),
+        2049..=MAX_SIZED => 34 + (bytes - 2048).div_ceil(256),
         _ => return LARGE,
     };
     debug_assert!(SIZES[class] >= bytes && (class == 0 || SIZES[class - 1] < bytes));

@@ -9,7 +9,7 @@
 //! free list goes to the [`pool`] that all share, where blocks and chunks become free for other sizes, and for the
 //! system. Pieces of the class [`NODE`] are never used for anything but tree nodes (see `tree::node`).
 //!
-//! Pieces are aligned to 32 bytes, those of 64 bytes and multiples to a cache line.
+//! Pieces are aligned to 16 bytes ([`ALIGN`]), those of 64 bytes and multiples to a cache line.
 
 mod classes;
 mod memory;
@@ -24,7 +24,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 pub(crate) use self::classes::{
-    BUCKET, BUCKET_BYTES, MAX_SIZED, NODE, NODE_BYTES, SEGMENT, SEGMENT_BYTES, rounded, taken,
+    ALIGN, BUCKET, BUCKET_BYTES, MAX_SIZED, NODE, NODE_BYTES, SEGMENT, SEGMENT_BYTES, rounded, taken,
 };
 use self::classes::{CLASSES, LARGE, SIZES, class_of, part_of};
 use self::memory::{Counters, bump};

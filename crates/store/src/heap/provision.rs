@@ -31,7 +31,8 @@ impl Heaps {
         pace.calls = pace.calls.wrapping_add(1);
         let (want, ready) = {
             let pool = lock(&self.pool);
-            (pace.want(pool.demand), pool.spare_chunks() as u64)
+            let used = (pool.reserved - pool.spare_bytes) / CHUNK;
+            (pace.want(pool.demand, used as u64), pool.spare_chunks() as u64)
         };
         let collect = pace.calls.is_multiple_of(GATHER) && (self.gather() | self.any_waiting() | orphans);
         if pace.quiet >= IDLE {

@@ -5,7 +5,8 @@ use crate::sync::Ordering;
 fn classes_cover_all_sizes_with_bounded_waste() {
     for bytes in 1..=MAX_SIZED {
         let size = rounded(bytes);
-        assert!(size >= bytes && size - bytes < 32.max(size / 8), "{bytes} -> {size}");
+        let step = if (32..=128).contains(&bytes) { ALIGN } else { 32 };
+        assert!(size >= bytes && size - bytes < step.max(size / 8), "{bytes} -> {size}");
     }
 }
 
@@ -17,7 +18,7 @@ fn retired_memory_is_reused_only_when_no_guard_holds_it() {
     let piece = writer.alloc(100);
     writer.retire(piece, 100);
     writer.reclaim();
-    assert_eq!(heaps.memory().retired, 128);
+    assert_eq!(heaps.memory().retired, 112);
     assert_ne!(writer.alloc(100), piece);
     reader.shared.guards.unpin(reader.slot);
     writer.reclaim();
@@ -196,10 +197,10 @@ fn who_provisions_stays_ahead_and_within_the_limit() {
         heaps.provision(u64::MAX, false);
     }
     let memory = heaps.memory();
-    assert!(memory.spare >= 8 << 20, "{memory:?}");
+    assert!((8 << 20..=12 << 20).contains(&memory.spare), "an eighth of 80 MiB: {memory:?}");
     let limit = memory.reserved + (5 << 20);
     for _ in 0..20 {
-        let _ = fill(&mut heap, 1024, 1 << 20);
+        let _ = fill(&mut heap, 1024, 512 << 10);
         heaps.provision(limit, false);
         assert!(heaps.memory().reserved <= limit);
     }

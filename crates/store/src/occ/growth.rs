@@ -3,10 +3,34 @@
 use highwater_core::{Abort, planted};
 
 use super::Occ;
+use super::sets::Write;
 use crate::word::TOMBSTONE;
 
 /// More than any record takes beside its key and value: its head, what rounding adds, and its share of an index.
 pub(crate) const RECORD_BYTES: u64 = 192;
+
+/// A new row of so many bytes of key and value is a note, which deletes of the same transaction pay for.
+const NOTE_BYTES: usize = 64;
+/// So many deletes pay for one note: what they free is more than it takes, whatever their rows have.
+const DELETES_FOR_A_NOTE: usize = 2;
+
+/// How many notes more the deletes of a write set pay for. To remove what is large leaves a note of what is to be done, and has to be possible
+/// when memory is full, or nothing would ever make room.
+#[cold]
+pub(super) fn notes_paid(writes: &[Write]) -> usize {
+    let live = |write: &&Write| write.delete && write.record.word().load() & TOMBSTONE == 0;
+    let notes = writes.iter().filter(|write| is_note(write)).count();
+    (writes.iter().filter(live).count() / DELETES_FOR_A_NOTE).saturating_sub(notes)
+}
+
+/// Whether a row of so many bytes may be a note.
+pub(super) fn may_be_note(key_len: usize, value_len: usize) -> bool {
+    key_len + value_len <= NOTE_BYTES
+}
+
+fn is_note(write: &Write) -> bool {
+    write.created && !write.delete && may_be_note(write.record.key_len(), write.at.len as usize)
+}
 
 impl Occ {
     /// Whether the open transaction's writes may be installed.
@@ -29,13 +53,21 @@ impl Occ {
     /// Bytes by which the write set would make the store grow, about: others may write to the records at this moment.
     #[cold]
     fn growth(&self) -> u64 {
-        let growth = |write: &super::sets::Write| {
+        let growth = |write: &Write| {
             let len = write.at.len as usize;
             let fresh = RECORD_BYTES as usize + write.record.key_len() + len;
             let value = if write.delete { 0 } else { write.record.growth_to(len) };
             (value + if write.created { fresh } else { 0 }) as u64
         };
-        self.sets.writes.iter().map(growth).sum()
+        let writes = &self.sets.writes;
+        let live = |write: &&Write| write.delete && write.record.word().load() & TOMBSTONE == 0;
+        let mut paid = writes.iter().filter(live).count() / DELETES_FOR_A_NOTE;
+        let pays = |write: &&Write| {
+            let pays = !(is_note(write) && paid > 0);
+            paid -= usize::from(!pays);
+            pays
+        };
+        writes.iter().filter(pays).map(growth).sum()
     }
 
     /// A leader keeps what a transaction replaces until the mark has passed it. Before-images are not in the budget, so

@@ -9,13 +9,14 @@ use highwater_core::log::TxWriter;
 use highwater_core::{Abort, TableId};
 
 use super::Occ;
+use super::growth::{may_be_note, notes_paid};
 use super::read::Looked;
 use super::sets::{Seen, Sets};
 use crate::heap::Heap;
 use crate::hooks::EXECUTE;
 use crate::index::{Found, Index, KeyOf};
 use crate::keys::Keys;
-use crate::record::Record;
+use crate::record::{Record, key_len_of};
 use crate::store::with_index;
 use crate::sync::Backoff;
 use crate::tree::Fingers;
@@ -135,7 +136,10 @@ impl Writing<'_> {
         value_len: usize,
     ) -> Result<(Record, bool), Abort> {
         self.sets.nodes.prepare_insertion();
-        if (self.writer.open_bytes() + value_len) as u64 >= self.room {
+        if (self.writer.open_bytes() + value_len) as u64 >= self.room
+            && !(may_be_note(key_len_of(I::Keys::logged(key)), value_len)
+                && notes_paid(&self.sets.writes) > 0)
+        {
             return self.find_only(index, key, hash);
         }
         Ok(index.find_or_add(key, hash, value_len, TOMBSTONE, self.fingers, self.heap, &mut self.sets.nodes))

@@ -92,12 +92,13 @@ impl Expected {
     }
 
     /// Deletes these keys, as often as it takes. Whether it could be done.
-    pub fn delete(&mut self, caller: &mut Caller, mut keys: &[Vec<u8>]) -> bool {
+    pub fn delete(&mut self, job: &mut Job, caller: &mut Caller, mut keys: &[Vec<u8>]) -> bool {
         while !keys.is_empty() {
             let (now, later) = keys.split_at(self.at_once(keys));
             if !self.delete_at_once(caller, now) {
                 return false;
             }
+            job.goes_on();
             keys = later;
         }
         true

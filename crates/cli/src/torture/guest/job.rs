@@ -17,6 +17,8 @@ use crate::torture::schedule::FaultKind;
 
 /// What must not happen is told so often.
 const TROUBLES: usize = 10;
+/// What was done is told so often, for the director to see that something is.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// `highwater torture-guest`.
 #[derive(Clone, Debug, Args)]
@@ -63,6 +65,7 @@ pub struct Job {
     pub rng: Rng,
     ends: Instant,
     told: Told,
+    told_at: Instant,
     go_on: Receiver<()>,
 }
 
@@ -73,6 +76,7 @@ impl Job {
             rng: Rng::new(mix(args.seed ^ mix(args.number))),
             ends: Instant::now() + Duration::from_millis(args.lasts_ms),
             told: Told::default(),
+            told_at: Instant::now(),
             go_on,
             args: args.clone(),
         }
@@ -97,6 +101,16 @@ impl Job {
     pub fn count(&mut self, what: &str, n: u64) {
         if n > 0 {
             *self.told.counts.entry(what.to_string()).or_default() += n;
+            self.goes_on();
+        }
+    }
+
+    /// A step of something long was done: whoever waits for this guest hears of it now and then.
+    pub fn goes_on(&mut self) {
+        if self.told_at.elapsed() >= TOLD_EVERY {
+            self.told_at = Instant::now();
+            // Without a director nobody waits, and the end of the lifeline ends this process.
+            let _ = self.tell();
         }
     }
 

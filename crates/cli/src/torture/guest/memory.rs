@@ -30,7 +30,7 @@ pub fn run(job: &mut Job) -> Result<()> {
     let sample = sample(job, &expected);
     expected.verify_all(job, &mut caller, &sample);
     let half: Vec<_> = expected.keys().into_iter().step_by(2).collect();
-    if !expected.delete(&mut caller, &half) {
+    if !expected.delete(job, &mut caller, &half) {
         job.complain("DEL is refused for ever while memory is full".into());
         return Ok(());
     }
@@ -57,7 +57,7 @@ pub fn run(job: &mut Job) -> Result<()> {
     let sample = self::sample(job, &expected);
     expected.verify_all(job, &mut caller, &sample);
     let keys = expected.keys();
-    if !expected.delete(&mut caller, &keys) {
+    if !expected.delete(job, &mut caller, &keys) {
         job.complain("DEL is refused for ever while memory is full".into());
     }
     Ok(())
@@ -86,10 +86,12 @@ fn fill(job: &mut Job, caller: &mut Caller, expected: &mut Expected, largest: u6
                 }
             }
         }
-        job.count("writes that met a failover", met);
         if met > 0 {
+            job.count("writes that met a failover", met);
             // Nobody leads at the moment.
             thread::sleep(Duration::from_millis(10));
+        } else {
+            job.goes_on();
         }
         if full > 0 {
             job.count("writes refused for want of memory", full);
@@ -121,7 +123,7 @@ fn while_full(job: &mut Job, caller: &mut Caller, expected: &mut Expected) {
                 }
                 _ => {}
             }
-        } else if expected.delete(caller, std::slice::from_ref(key)) {
+        } else if expected.delete(job, caller, std::slice::from_ref(key)) {
             job.count("values deleted while memory was full", 1);
         } else {
             job.complain("DEL is refused for ever while memory is full".into());

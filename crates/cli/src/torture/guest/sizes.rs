@@ -31,7 +31,7 @@ pub fn run(job: &mut Job) -> Result<()> {
     job.wait_for_restart()?;
     let keys = expected.keys();
     expected.verify_all(job, &mut caller, &keys);
-    if !expected.delete(&mut caller, &keys) {
+    if !expected.delete(job, &mut caller, &keys) {
         job.complain("DEL is refused for ever".into());
     }
     Ok(())

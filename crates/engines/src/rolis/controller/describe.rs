@@ -109,7 +109,10 @@ impl RolisController {
             }
             let silent =
                 self.voters().into_iter().filter(|voter| *voter != self.desk.me).filter_map(|voter| {
-                    let ago = now.saturating_sub(self.election.heard_at(voter).unwrap_or_default());
+                    let Some(at) = self.election.heard_at(voter) else {
+                        return Some(format!("{} not heard since this node leads", voter.node));
+                    };
+                    let ago = now.saturating_sub(at);
                     (ago > self.desk.silence()).then(|| format!("{} silent for {}", voter.node, millis(ago)))
                 });
             return Some(format!("no quorum: {}", silent.collect::<Vec<_>>().join(", ")));

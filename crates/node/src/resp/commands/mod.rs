@@ -18,6 +18,7 @@ pub mod debug;
 pub mod documents;
 pub mod elsewhere;
 pub mod expiry;
+pub mod flush;
 pub mod functions;
 pub mod hashes;
 pub mod help;
@@ -149,8 +150,8 @@ fn dispatch<T: Transaction>(
         Data::Randomkey => scan::randomkey(args, keyspace, reply),
         Data::Dbsize => scan::dbsize(args, keyspace, reply),
         Data::Keysinslot => scan::keys_in_slot(args, keyspace, reply),
-        Data::Flushdb => scan::flush(args, keyspace, reply),
-        Data::Flushall => scan::flush(args, keyspace, reply),
+        Data::Flushdb => flush::flush(args, keyspace, reply),
+        Data::Flushall => flush::flush(args, keyspace, reply),
         Data::Object => object::object(args, keyspace, reply),
         Data::Memory => object::memory(args, keyspace, reply),
         Data::DebugObject => object::debug_object(args, keyspace, reply),

@@ -1,4 +1,4 @@
-//! Which keys there are: SCAN KEYS RANDOMKEY DBSIZE FLUSHDB FLUSHALL, and what SSCAN, HSCAN and ZSCAN share.
+//! Which keys there are: SCAN KEYS RANDOMKEY DBSIZE, and what SSCAN, HSCAN and ZSCAN share.
 //!
 //! A cursor is the hash that a scan goes on from: whatever comes and goes meanwhile, what is there all the time has one hash, and is
 //! met. Members or keys of one hash are given together.
@@ -228,28 +228,5 @@ pub fn keys_in_slot<T: Transaction>(
             found.iter().for_each(|name| reply.bulk(name));
         }
     }
-    Ok(())
-}
-
-/// `FLUSHDB [ASYNC | SYNC]` and `FLUSHALL`: removes every key.
-pub fn flush<T: Transaction>(
-    mut args: Args<'_>,
-    keyspace: &mut Keyspace<'_, T>,
-    reply: &mut Reply<'_>,
-) -> Done {
-    match (args.next(), args.next()) {
-        (None, _) => {}
-        (Some(word), None) if is(word, "async") || is(word, "sync") => {}
-        _ => return Err(CommandError::Syntax.into()),
-    }
-    let mut names = Vec::new();
-    keyspace.names(0, |_, name| {
-        names.push(name);
-        ControlFlow::Continue(())
-    })?;
-    for name in names {
-        keyspace.remove(&name)?;
-    }
-    reply.ok();
     Ok(())
 }

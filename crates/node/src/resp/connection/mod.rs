@@ -4,6 +4,7 @@
 //! is where it stands in line for data.
 
 mod calling;
+mod emptying;
 mod interacting;
 pub(crate) mod place;
 mod standing;
@@ -17,6 +18,7 @@ use highwater_core::random::Random;
 use highwater_core::{Outcome, ProcedureId, Timestamp};
 use highwater_engines::seam::{Refusal, Session};
 
+use emptying::Emptying;
 use place::Place;
 
 use super::Door;
@@ -68,6 +70,8 @@ enum Stage {
     Trying { seq: u64 },
     /// Found nothing, and waits until it is woken; [`Connection::args`] holds what it asks.
     Blocked { seq: u64 },
+    /// Waits for a `FLUSHALL`, or for a step of it; [`Connection::args`] still holds it.
+    Emptying { seq: u64 },
     /// Waits for its change of users.
     Changing { seq: u64 },
     /// Waits for all requests before an `HW.TOKEN`, which tells what they have seen.
@@ -93,6 +97,8 @@ enum Offer {
     Watches,
     /// It waits for data.
     Waits,
+    /// It removes all keys, or some of them.
+    Empties,
     /// It changes users.
     Changes,
 }
@@ -106,7 +112,7 @@ impl Offer {
     fn effect(self) -> Effect {
         match self {
             Offer::Reads | Offer::Watches | Offer::Steps => Effect::Reads,
-            Offer::Writes => Effect::Writes,
+            Offer::Writes | Offer::Empties => Effect::Writes,
             Offer::Calls => Effect::Calls,
             Offer::Commits => Effect::Commits,
             Offer::Waits => Effect::Tries,
@@ -159,6 +165,8 @@ pub struct Connection {
     order: Order,
     /// Where this client stands in line, if it waits for data.
     place: Option<Place>,
+    /// How far its `FLUSHALL` has got, if it is asked in steps.
+    emptying: Option<Emptying>,
     /// Requests in flight that may change data.
     writes: VecDeque<Write>,
     /// `HW.CALL`s that are offered or in flight, oldest first.
@@ -179,6 +187,7 @@ impl Connection {
         let seed = door.salt ^ id.rotate_left(32) ^ u64::from(door.node.0).rotate_right(8);
         Connection {
             place: None,
+            emptying: None,
             writes: VecDeque::new(),
             calls: VecDeque::new(),
             random: Random::new(seed),
@@ -283,6 +292,7 @@ impl Connection {
             | Stage::Stepping { .. }
             | Stage::Trying { .. }
             | Stage::Blocked { .. }
+            | Stage::Emptying { .. }
             | Stage::Changing { .. }
             | Stage::Recalling { .. }
             | Stage::Finished => false,
@@ -345,6 +355,7 @@ impl Connection {
             Offer::Watches => Stage::Watching { seq },
             Offer::Steps => Stage::Stepping { seq },
             Offer::Waits => Stage::Trying { seq },
+            Offer::Empties => Stage::Emptying { seq },
             Offer::Changes => Stage::Changing { seq },
             Offer::Reads | Offer::Writes | Offer::Calls | Offer::Commits => Stage::Open,
         };
@@ -370,12 +381,15 @@ impl Connection {
         if kind == Offer::Steps {
             self.step_refused();
         }
+        if kind == Offer::Empties && self.emptying_refused(seq) {
+            return;
+        }
         if kind == Offer::Watches {
             self.transactions.watch_failed();
         }
         let slot = match kind {
             Offer::Watches => slot_of_watch(&self.args),
-            Offer::Reads | Offer::Writes | Offer::Waits => slot_of_request(&self.args),
+            Offer::Reads | Offer::Writes | Offer::Waits | Offer::Empties => slot_of_request(&self.args),
             Offer::Calls | Offer::Steps | Offer::Commits | Offer::Changes => 0,
         };
         self.fail(seq, |door| door.referral(refusal, || slot));
@@ -398,7 +412,7 @@ impl Connection {
             return;
         }
         self.client.seen = self.client.seen.max(at);
-        let goes_on = self.goes_on_waiting(seq, outcome, bytes);
+        let goes_on = self.goes_on_waiting(seq, outcome, bytes) || self.goes_on_emptying(seq, outcome, bytes);
         self.wake_others(seq, outcome == Outcome::Committed && !goes_on);
         if !goes_on {
             self.answer_released(seq, outcome, bytes);

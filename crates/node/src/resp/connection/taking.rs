@@ -151,6 +151,7 @@ impl Connection {
                     Err(error) => self.refuse(error),
                 }
             }
+            Command::Data(Data::Flushall | Data::Flushdb) => self.empty(session),
             Command::Data(data) => {
                 let wait = wait_of(data, single::args(&self.args)).filter(|_| session.is_none());
                 let kind = match wait {
@@ -363,6 +364,7 @@ impl Connection {
         self.leave_change();
         self.stage = Stage::Finished;
         self.place = None;
+        self.emptying = None;
         self.transactions = Transactions::default();
         self.open = None;
         self.input = Vec::new();

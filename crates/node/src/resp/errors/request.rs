@@ -34,6 +34,13 @@ pub enum RequestError<'a> {
         /// The limits, in the engine's words.
         limits: &'a str,
     },
+    /// There are more keys than one transaction may remove: nothing was done.
+    ManyKeys {
+        /// The limits, in the engine's words.
+        limits: &'a str,
+    },
+    /// Some steps of a command are done, and the next one is not, or nobody knows: why.
+    Partly(&'static str),
     /// Its session does not let it run: nothing was done.
     Denied {
         /// Why, in the engine's words, with the error's name in front.
@@ -102,6 +109,14 @@ impl fmt::Display for RequestError<'_> {
             RequestError::TooLarge { limits } => {
                 write!(f, "ERR too large: {limits}; nothing was done")
             }
+            RequestError::ManyKeys { limits } => write!(
+                f,
+                "TOOLARGE there is more than one transaction may remove ({limits}); nothing was done. FLUSHALL ASYNC removes any number, in steps"
+            ),
+            RequestError::Partly(why) => write!(
+                f,
+                "PARTLY some of the keys are removed, and others are not: {why}. FLUSHALL ASYNC again goes on"
+            ),
             RequestError::DiskFull => f.write_str(
                 "DISKFULL the disks of too many nodes are full; nothing was done, reads go on, retry when there is room",
             ),

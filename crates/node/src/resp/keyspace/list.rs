@@ -112,7 +112,7 @@ impl<T: Transaction> Keyspace<'_, T> {
     /// A list that a command may wait for. Of who waits already, what has become another type meanwhile is nothing.
     pub fn waited_list(&mut self, key: &[u8]) -> Result<Option<List>, Failure> {
         match self.list(key) {
-            Err(Failure::Command(CommandError::WrongType)) if self.looks_again => Ok(None),
+            Err(Failure::Command(CommandError::WrongType)) if self.goes_on => Ok(None),
             found => found,
         }
     }

@@ -123,8 +123,8 @@ pub struct Keyspace<'a, T> {
     smalls: Vec<Packed>,
     /// Whose rules a script has to keep to; `None`: it may do everything.
     user: Option<Vec<u8>>,
-    /// The command has looked for data before, found none, and waits.
-    pub looks_again: bool,
+    /// The command has begun before: it waits for data of which it found none, or removes more keys.
+    pub goes_on: bool,
     sighted: Sighted,
 }
 
@@ -140,7 +140,7 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
             elements: Vec::new(),
             smalls: Vec::new(),
             user: None,
-            looks_again: false,
+            goes_on: false,
             sighted: Sighted::default(),
         }
     }
@@ -233,7 +233,7 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
     /// The head of a collection that a command may wait for. Of who waits already, what has become another type meanwhile is nothing.
     pub fn waited(&mut self, key: &[u8], kind: Kind) -> Result<Option<Head>, Failure> {
         match self.collection(key, kind) {
-            Err(Failure::Command(CommandError::WrongType)) if self.looks_again => Ok(None),
+            Err(Failure::Command(CommandError::WrongType)) if self.goes_on => Ok(None),
             found => found,
         }
     }
@@ -406,6 +406,28 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
             }
             _ => Ok(false),
         }
+    }
+
+    /// Removes keys for which there is room, of the names from this hash on; the hash from which on there are more. Rows of collections are left
+    /// to the sweep.
+    pub fn remove_some(&mut self, from: u64, most: usize, room: &mut Room) -> Result<Option<u64>, Failure> {
+        let (mut names, mut next) = (Vec::new(), None);
+        self.names(from, |hash, name| {
+            if names.len() == most {
+                next = Some(hash);
+                return ControlFlow::Break(());
+            }
+            names.push((hash, name));
+            ControlFlow::Continue(())
+        })?;
+        for (hash, name) in names {
+            let value = self.tx.get(KEYSPACE, &name)?.map_or(0, <[u8]>::len);
+            if !room.take(3 * name.len() + value) {
+                return Ok(Some(hash));
+            }
+            self.remove_later(&name)?;
+        }
+        Ok(next)
     }
 
     /// Removes the rows of a key itself; what stood there.

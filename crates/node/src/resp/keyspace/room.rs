@@ -23,6 +23,11 @@ impl Room {
         Room { rows, bytes: MOST_BYTES, fresh: true }
     }
 
+    /// The same, for so many bytes.
+    pub fn bytes(self, bytes: usize) -> Room {
+        Room { bytes, ..self }
+    }
+
     /// Whether there was room for a row of so many bytes.
     pub fn take(&mut self, bytes: usize) -> bool {
         if self.rows == 0 || bytes > self.bytes && !self.fresh {

@@ -82,6 +82,11 @@ impl Settings {
         self.rests.store(!yes, Ordering::Relaxed);
     }
 
+    /// Whether a `FLUSHALL` that does not say how is one with `ASYNC`.
+    pub fn empties_in_steps(&self) -> bool {
+        self.set().get("lazyfree-lazy-user-flush").is_some_and(|set| set == "yes")
+    }
+
     /// The percentiles that `INFO latencystats` tells; empty if latencies are not tracked.
     pub fn percentiles(&self, door: &Door) -> Vec<f64> {
         let now =

@@ -7,6 +7,7 @@ mod collections;
 
 pub(in crate::resp) mod double;
 mod exec;
+mod flush;
 mod frame;
 mod golden;
 mod interactive;

@@ -4,16 +4,12 @@
 //!
 //! `HIGHWATER_SEEDS=FROM..TO` runs other seeds.
 
-#![allow(clippy::unwrap_used)] // a test may fail so
-
 mod checks;
 mod cluster;
-#[path = "../common/mod.rs"]
-mod common;
 mod faults;
 
+use crate::common::Node;
 use cluster::{MS, Simulation};
-use common::Node;
 use highwater_consensus::*;
 use highwater_core::{Durability, Epoch};
 
