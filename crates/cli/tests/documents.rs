@@ -254,16 +254,16 @@ fn quoted_settings_are_the_defaults() {
     }
 }
 
-/// How many mistakes there are to plant, and how many of them CI plants.
+/// How many mistakes there are to plant, and how many of them `.ci/deep` plants.
 #[test]
 fn planted_bugs_are_counted() {
     let all = lists::names().len();
-    let script = read(".ci/run").replace("\\\n", "");
+    let script = read(".ci/deep").replace("\\\n", "");
     let (_, only) = script.split_once("ONLY=").unwrap();
     let some = only.split_whitespace().next().unwrap().split(',').count();
     for (document, sentence) in [
         ("docs/testing.md", format!("made on purpose: {all} switches")),
-        ("docs/testing.md", format!("in .ci/run {some} of the {all}")),
+        ("docs/testing.md", format!("in .ci/deep {some} of the {all}")),
         ("CONTRIBUTING.md", format!("{some} of the planted bugs")),
     ] {
         assert!(words(&read(document)).contains(&sentence), "{document} should say {sentence:?}");

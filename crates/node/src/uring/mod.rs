@@ -8,12 +8,12 @@
 //! # Receiving
 //!
 //! Each socket has one *multishot* receive: it is asked for once, and completes with each arrival, in a buffer that the kernel takes from those
-//! that the worker provided ([`Buffers`]). What a buffer holds is copied into its connection at once, and the buffer is given back.
+//! that the worker provided (`Buffers`). What a buffer holds is copied into its connection at once, and the buffer is given back.
 //!
-//! - **One line a slot.** [`Line`] says whether a receive is under way in a slot. A slot that has one is not given to another client,
+//! - **One line a slot.** `Line` says whether a receive is under way in a slot. A slot that has one is not given to another client,
 //!   though its own is long gone: a completion that comes late finds the line that it was asked for by, and no other (asserted, by generation).
 //! - **Who is not read from has no receive under way.** It is cancelled with the next call, and may have brought with the last one what was under
-//!   way: at most what all [buffers](buffers::COUNT) hold, which is what any call brings at most, for all clients together. That is counted as the
+//!   way: at most what all buffers (`buffers::COUNT`) hold, which is what any call brings at most, for all clients together. That is counted as the
 //!   requests it is. A worker that is full with requests has no receives at all: then sockets are read from a little at a time, by epoll.
 //! - **No buffer left** ends a receive (`ENOBUFS`), and nothing is lost: the bytes stay in the socket. It is asked for again in the order in
 //!   which the refusals came, and all buffers are back by then: who was refused first is served first, ahead of who was served.
@@ -32,7 +32,7 @@ mod buffers;
 mod check;
 mod ring;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 pub use buffers::MEMORY;
 pub use check::{check, rings};
