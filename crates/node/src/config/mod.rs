@@ -302,8 +302,8 @@ impl Io {
     /// If it says something else.
     pub fn of_environment() -> Io {
         match std::env::var("HIGHWATER_SERVER_IO").as_deref() {
-            Err(_) | Ok("auto") => Io::Auto,
-            Ok("epoll") => Io::Epoll,
+            Ok("auto") => Io::Auto,
+            Err(_) | Ok("epoll") => Io::Epoll,
             Ok("uring") => Io::Uring,
             Ok(other) => panic!("HIGHWATER_SERVER_IO is {other}, not auto, epoll or uring"),
         }
