@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use super::check::pair;
@@ -22,7 +23,8 @@ struct Table {
 /// Whether tests of rings can be run here. Containers often refuse io_uring: then each of these says that it was not run. CI asks for them
 /// (`HIGHWATER_IO_URING=required`), and fails.
 pub fn are_run() -> bool {
-    let Err(why) = check() else { return true };
+    static CHECKED: LazyLock<Result<(), String>> = LazyLock::new(check);
+    let Err(why) = &*CHECKED else { return true };
     assert!(std::env::var_os("HIGHWATER_IO_URING").is_none(), "{why}");
     eprintln!("NOT RUN over io_uring: {why}");
     false

@@ -17,6 +17,7 @@ pub mod forward;
 mod keys;
 mod locals;
 mod on_ring;
+mod serving;
 mod sessions;
 mod sweep;
 #[cfg(test)]

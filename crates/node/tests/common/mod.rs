@@ -26,6 +26,7 @@ use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
 use highwater_node::config::{Durability, Io, NodeConfig};
 use highwater_node::library::NodeLibrary;
 use highwater_node::resp::acl::change::ChangeUsers;
+use highwater_node::resp::keyspace::sweep::Sweep;
 use highwater_node::transport::handshake::{Fingerprint, Hello, Identity, WELCOME_BYTES, Welcome};
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
 use highwater_store::Store;
@@ -55,12 +56,18 @@ struct StubWorker {
     released: Vec<(Token, Bytes)>,
     redis: u16,
     users: u16,
+    sweep: u16,
     events: Sender<Event>,
 }
 
 impl StubWorker {
-    /// A node asks itself who its users are: there are none but those of its configuration.
-    fn asks_for_users(&mut self, request: &Request<'_>) -> bool {
+    /// What a node asks itself, which is nobody's request and is not counted: who its users are, and what has expired.
+    fn asks_itself(&mut self, request: &Request<'_>) -> bool {
+        if request.procedure.0 == self.sweep {
+            // Nothing, and nothing will.
+            self.released.push((request.token, [u64::MAX, 0].map(u64::to_le_bytes).concat().into()));
+            return true;
+        }
         let asks = request.procedure.0 == self.users;
         if asks {
             let mut reply = Vec::new();
@@ -85,7 +92,7 @@ impl Worker for StubWorker {
 
     fn submit(&mut self, _: Nanos, request: Request<'_>) -> Result<(), Refusal> {
         self.ready()?;
-        if self.asks_for_users(&request) {
+        if self.asks_itself(&request) {
             return Ok(());
         }
         Counters::add(&self.counters.executed, 1);
@@ -108,7 +115,7 @@ impl Worker for StubWorker {
     }
 
     fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
-        if self.asks_for_users(&request) { Ok(()) } else { self.submit(now, request) }
+        if self.asks_itself(&request) { Ok(()) } else { self.submit(now, request) }
     }
 
     fn peer_up(&mut self, _: Nanos, peer: NodeId, incarnation: Incarnation, _: Levels) {
@@ -246,6 +253,7 @@ pub fn start(config: &Config, id: u8, incarnation: u64) -> StubNode {
     NodeLibrary.register(&mut registry);
     let (procedures, versions, signatures) = (registry.names(), registry.versions(), registry.signatures());
     let users = procedures.iter().position(|name| *name == ChangeUsers::NAME).unwrap() as u16;
+    let sweep = procedures.iter().position(|name| *name == Sweep::NAME).unwrap() as u16;
     let redis = procedures.iter().position(|name| name.starts_with("redis.")).unwrap() as u16;
     let (node, incarnation) = (NodeId(id), Incarnation(incarnation));
     let counters: Vec<_> = (0..config.cluster.workers).map(|_| Arc::new(Counters::default())).collect();
@@ -261,6 +269,7 @@ pub fn start(config: &Config, id: u8, incarnation: u64) -> StubNode {
             released: Vec::new(),
             redis,
             users,
+            sweep,
             events: sender.clone(),
         })
     };

@@ -15,8 +15,8 @@ use crate::resp::tables::Table;
 /// Rows that one sweep looks at and removes, about.
 const MOST: usize = 512;
 
-/// `redis.sweep`: a [`Moment`]. The reply is when the next key expires, u64 in little endian: Unix time in ms, 0 if more is due already,
-/// and the largest number if none does.
+/// `redis.sweep`: a [`Moment`]. The reply is two u64 in little endian: when the next key expires (Unix time in ms, 0 if more is due already,
+/// the largest number if none does), and how many deadlines had come.
 pub struct Sweep;
 
 impl Procedure for Sweep {

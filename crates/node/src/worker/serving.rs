@@ -1,0 +1,188 @@
+//! Whose requests a worker submits next, and where replies go.
+
+use highwater_core::{Outcome, Timestamp};
+use highwater_engines::{Nanos, Refusal, Worker};
+
+use super::client::{Room, Ways};
+use super::clients::{Clients, Slot, mark, recount};
+use super::forward::Upstream;
+use super::users::Gate;
+use crate::clock::Ticks;
+use crate::resp::Allowance;
+
+/// Work of one client in one round: about a hundred small commands. Beyond it the others have their turn.
+const SHARE: i64 = 128 << 10;
+/// Work of all clients in one turn, about: then the engine has its turn, and the sockets are looked at.
+const WORK_PER_TURN: i64 = 2 << 20;
+
+impl Clients {
+    /// Submits requests of the clients that are ready, by turns, until the engine has no room or the turn's work is
+    /// done.
+    ///
+    /// A share of work to each; who did more because a single command or its reply was long owes the rest, and is
+    /// passed over until others had as much, or nobody else is there. So a small request waits for one long one at
+    /// most, however many clients send long ones.
+    pub fn submit(&mut self, now: Nanos, engine: &mut dyn Worker, upstream: &mut Upstream) {
+        self.blocked = false;
+        self.try_later_ones(now, upstream);
+        let ready = engine.ready();
+        self.gate = self.gatekeeper.look(&self.door.access, ready);
+        let woken = self.waiters.tell_serving(!matches!(ready, Err(Refusal::NotServing { .. })));
+        self.have_look(&woken);
+        self.look_at_held_back();
+        if !self.round(now, engine, upstream)
+            && let Some(at) = self.forgive_one()
+        {
+            self.serve(at, now, engine, upstream);
+        }
+    }
+
+    /// What a worker does with requests on data, as it was at the last [`submit`](Self::submit).
+    pub fn gate(&self) -> Gate {
+        self.gate
+    }
+
+    /// Whether a request waits for a leader, or for room on the way to it.
+    pub fn puts_off(&self) -> bool {
+        !self.later.is_empty()
+    }
+
+    /// Those whose requests were put off are served again, if there is reason to.
+    fn try_later_ones(&mut self, now: Nanos, upstream: &Upstream) {
+        if self.later.is_empty() || !upstream.may_ask(now) {
+            return;
+        }
+        for at in std::mem::take(&mut self.later) {
+            if let Some(client) = &mut self.slots[at].client
+                && std::mem::take(&mut client.later)
+            {
+                self.go_on_or_wait(at);
+            }
+        }
+    }
+
+    /// Serves each client that is ready once, as long as there is work left in this turn; debtors pay a share instead.
+    /// Whether any was served.
+    fn round(&mut self, now: Nanos, engine: &mut dyn Worker, upstream: &mut Upstream) -> bool {
+        let (mut work, mut served) = (WORK_PER_TURN, false);
+        for _ in 0..self.ready.len() {
+            if work <= 0 || self.blocked {
+                break;
+            }
+            let at = self.ready.pop_front().expect("as many as there were");
+            let Some(client) = &mut self.slots[at].client else { continue };
+            if client.debt >= SHARE {
+                client.debt -= SHARE;
+                self.ready.push_back(at);
+                continue;
+            }
+            work -= self.serve(at, now, engine, upstream);
+            served = true;
+        }
+        served
+    }
+
+    /// Only debtors are ready: takes the one that owes least off the list, its debt paid. The others pay as much, and
+    /// stay debtors, so that who comes now and owes nothing is served before them.
+    fn forgive_one(&mut self) -> Option<usize> {
+        let debt = |at: &usize| self.slots[*at].client.as_ref().map_or(0, |client| client.debt);
+        let place = (0..self.ready.len()).min_by_key(|place| debt(&self.ready[*place]))?;
+        let least = debt(&self.ready[place]);
+        let chosen = self.ready.remove(place)?;
+        for at in &self.ready {
+            if let Some(client) = &mut self.slots[*at].client {
+                client.debt = (client.debt - least).max(SHARE);
+            }
+        }
+        self.slots[chosen].client.as_mut()?.debt = 0;
+        Some(chosen)
+    }
+
+    /// Serves a client that was taken off the list; the work that this was.
+    fn serve(&mut self, at: usize, now: Nanos, engine: &mut dyn Worker, upstream: &mut Upstream) -> i64 {
+        let Slot { client: Some(client), unreleased, id, .. } = &mut self.slots[at] else { return 0 };
+        client.ready = false;
+        let share = SHARE - client.debt;
+        let allowance = Allowance { work: share, max_held: self.crowd.pressure().max_held() };
+        let ways = Ways { engine, gate: self.gate, upstream };
+        let (left, room) = client.submit(now, (at, *id), unreleased, ways, allowance, &self.watch);
+        client.debt = (-left.work).max(0);
+        recount(client, &mut self.crowd);
+        mark(&mut client.dirty, &mut self.dirty, at);
+        match room {
+            Room::Enough => {}
+            Room::Later => mark(&mut client.later, &mut self.later, at),
+            Room::None => {
+                self.blocked = true;
+                client.ready = true;
+                self.ready.push_front(at);
+            }
+        }
+        share - left.work
+    }
+
+    /// Hands a reply to its client, if it is still there; this moment is the stopwatch's.
+    pub fn released(
+        &mut self,
+        at: usize,
+        seq: u64,
+        moment: Ticks,
+        outcome: Outcome,
+        when: Timestamp,
+        reply: &[u8],
+    ) {
+        let slot = &mut self.slots[at];
+        slot.unreleased -= 1;
+        match &mut slot.client {
+            Some(client) => {
+                let failed = reply.first() == Some(&b'-');
+                client.unreleased.released(seq, outcome, moment, failed, &self.watch);
+                client.connection.released(seq, outcome, when, reply);
+                client.rested = false;
+                mark(&mut client.dirty, &mut self.dirty, at);
+            }
+            None => {
+                self.door.waiting.written_by_one_that_left(outcome);
+                self.free_if_done(at);
+            }
+        }
+    }
+
+    /// The leader has answered.
+    pub fn answered(
+        &mut self,
+        at: usize,
+        seq: u64,
+        moment: Ticks,
+        outcome: Outcome,
+        when: Timestamp,
+        reply: &[u8],
+    ) {
+        if let Some(client) = &mut self.slots[at].client {
+            client.learn(reply.len());
+        }
+        self.released(at, seq, moment, outcome, when, reply);
+        if let Some(client) = &mut self.slots[at].client {
+            recount(client, &mut self.crowd);
+        }
+        self.go_on_or_wait(at);
+    }
+
+    /// The leader has refused, and nothing was done.
+    pub fn refused(&mut self, at: usize, seq: u64, moment: Ticks, refusal: Refusal, slot: u16) {
+        let why = self.door.referral(refusal, || slot).to_string();
+        self.released(at, seq, moment, Outcome::Denied, Timestamp::ZERO, why.as_bytes());
+        self.go_on_or_wait(at);
+    }
+
+    /// Nobody will say what has become of it.
+    pub fn unanswered(&mut self, at: usize, seq: u64, moment: Ticks) {
+        self.released(at, seq, moment, Outcome::Unknown, Timestamp::ZERO, &[]);
+        self.go_on_or_wait(at);
+    }
+
+    /// Whether so many replies wait for clients to take them that no answers of a leader are taken.
+    pub fn is_full_of_output(&self) -> bool {
+        self.crowd.is_full_of_output()
+    }
+}
