@@ -8,6 +8,9 @@ use common::{Event, config, start_all};
 use highwater_core::NodeId;
 use highwater_node::clock::process_cpu;
 
+/// CPU time of three nodes in a second.
+const MOST_MS: f64 = 90.0;
+
 #[test]
 fn an_idle_cluster_uses_next_to_no_cpu() {
     let nodes = start_all(&config(3, 4));
@@ -22,11 +25,12 @@ fn an_idle_cluster_uses_next_to_no_cpu() {
             }
         }
         least_ms = least_ms.min((process_cpu() - before) as f64 / 1e6);
-        // 2 % of a core per node. The stub's heartbeats go from everyone to everyone: more than a real engine's.
-        if least_ms < 60.0 {
+        // 3 % of a core per node; where wake-ups are dear 2 % were seen on a quiet machine, and one thread that spins takes 100. The stub's heartbeats go
+        // from everyone to everyone: more than a real engine's.
+        if least_ms < MOST_MS {
             break;
         }
     }
-    assert!(least_ms < 60.0, "3 idle nodes with 15 threads used {least_ms} ms of CPU in a second");
+    assert!(least_ms < MOST_MS, "3 idle nodes with 15 threads used {least_ms} ms of CPU in a second");
     println!("{least_ms} ms");
 }
