@@ -27,9 +27,18 @@ def sizes(at):
         refused(wire.ask("SETBIT", "nothing", (1 << 32) - 1, 1))
         refused(wire.ask("BITFIELD", "nothing", "SET", "u8", (1 << 32) - 8, 1))
         assert wire.done("GETRANGE", "large", I64[0], I64[1]) == value
-        # A list of items of that size: each reply is bounded, too.
+        # A list of items of nearly that size: each reply is bounded, too. A row of one has its length besides.
+        refused(wire.ask("RPUSH", "list", value[3:]), "item exceeds")
         for _ in range(5):
-            wire.done("RPUSH", "list", value)
+            wire.done("RPUSH", "list", value[4:])
+        # A field's name is in the row, too: what does not fit is refused in words, and what fits comes back.
+        for name in ("f", b"n" * 65519):
+            reply = wire.ask("HSET", "hash", name, value)
+            if isinstance(reply, Refused):
+                refused(reply, "exceeds|too large|TOOLARGE")
+            else:
+                assert wire.done("HGET", "hash", name) == value
+        wire.done("DEL", "hash")
         refused(wire.ask("LRANGE", "list", 0, -1))
         assert wire.done("DEL", "list") == 1
         wire.done("DEL", "large")

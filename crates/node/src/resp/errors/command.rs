@@ -61,6 +61,8 @@ pub enum CommandError {
     Script(String),
     /// A value is or would become longer than the limit.
     ValueTooLong,
+    /// An item of a list is longer than what a row has room for.
+    ItemTooLong,
     /// A time to live that is none, or leaves 64 bits.
     InvalidExpiry(&'static str),
     /// No number in floating point.

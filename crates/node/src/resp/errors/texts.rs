@@ -6,6 +6,7 @@ use highwater_core::limits::{MAX_BLOCK_PARTS, MAX_KEY_BYTES, MAX_REQUEST_BYTES, 
 
 use super::CommandError;
 use crate::resp::interactive::{MAX_STEPS, MAX_TIMEOUT_MS};
+use crate::resp::keyspace::items::MAX_ITEM_BYTES;
 use crate::resp::keyspace::rows::MAX_MEMBER_BYTES;
 use crate::resp::modules::MAX_NAME_BYTES as MAX_MODULE_NAME_BYTES;
 use crate::resp::tables::{MAX_COLUMNS, MAX_NAME_BYTES};
@@ -32,6 +33,9 @@ impl fmt::Display for CommandError {
             }
             CommandError::ValueTooLong => {
                 write!(f, "ERR string exceeds maximum allowed size ({MAX_VALUE_BYTES} bytes)")
+            }
+            CommandError::ItemTooLong => {
+                write!(f, "ERR item exceeds maximum allowed size ({MAX_ITEM_BYTES} bytes)")
             }
             CommandError::NoSuchKey => f.write_str("ERR no such key"),
             CommandError::UnknownSetting(name) => {

@@ -2,11 +2,22 @@
 
 use std::ops::ControlFlow;
 
+use highwater_core::limits::MAX_VALUE_BYTES;
 use highwater_core::{Direction, TableId, Transaction};
 
 use super::list::List;
 use super::packed::{Packed, Pieces, packed_bytes};
-use super::{Done, ELEMENTS, Failure, ITEMS, Keyspace, check_value, rows};
+use super::{Done, ELEMENTS, Failure, ITEMS, Keyspace, rows};
+use crate::resp::errors::CommandError;
+
+/// Bytes of the longest item: in its row stands its length, too.
+pub const MAX_ITEM_BYTES: usize = MAX_VALUE_BYTES - 4;
+
+const _: () = assert!(packed_bytes(MAX_ITEM_BYTES) == MAX_VALUE_BYTES);
+
+fn check_item(item: &[u8]) -> Result<(), CommandError> {
+    if item.len() > MAX_ITEM_BYTES { Err(CommandError::ItemTooLong) } else { Ok(()) }
+}
 
 /// An end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +32,7 @@ impl<T: Transaction> Keyspace<'_, T> {
     /// Adds an item.
     pub fn push_item(&mut self, list: &mut List, end: End, item: &[u8]) -> Done {
         let bytes = packed_bytes(item.len());
-        check_value(bytes)?;
+        check_item(item)?;
         let room = list.room();
         if list.end(end).bytes().len() + bytes > room {
             self.spill(list, end)?;
@@ -111,7 +122,7 @@ impl<T: Transaction> Keyspace<'_, T> {
 
     /// Replaces the item at an index below the count.
     pub fn set_item(&mut self, list: &mut List, index: u64, item: &[u8]) -> Done {
-        check_value(packed_bytes(item.len()))?;
+        check_item(item)?;
         let rows = list.in_rows();
         let (end, at) = match index {
             _ if index < rows.start => (End::Left, index),
@@ -187,7 +198,7 @@ impl<T: Transaction> Keyspace<'_, T> {
 
     /// Puts an item in front of the one at an index, or behind the last one; what is on the shorter side moves.
     pub fn insert_item(&mut self, list: &mut List, index: u64, item: &[u8]) -> Done {
-        check_value(packed_bytes(item.len()))?;
+        check_item(item)?;
         let last = list.count() - 1;
         let end = if index < list.count() / 2 { End::Left } else { End::Right };
         let (base, mut items) = self.cut(list, end, index.min(last))?;

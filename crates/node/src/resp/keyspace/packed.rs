@@ -11,7 +11,7 @@ use highwater_core::codec::Reader;
 use super::items::End;
 
 /// Bytes that a piece of this length takes.
-pub fn packed_bytes(len: usize) -> usize {
+pub const fn packed_bytes(len: usize) -> usize {
     let bits = usize::BITS - (len | 1).leading_zeros();
     len + bits.div_ceil(7) as usize
 }

@@ -61,6 +61,16 @@ fn long_keys_and_values_change_nothing() {
     let long_value = "-ERR string exceeds maximum allowed size (16777216 bytes)\r\n";
     assert_eq!(ask(&mut client, &[b"APPEND", b"v", b"x"]), long_value);
     assert_eq!(ask(&mut client, &[b"STRLEN", b"v"]), ":16777216\r\n");
+
+    // In a row of a list stands each item's length, too.
+    let long_item = "-ERR item exceeds maximum allowed size (16777212 bytes)\r\n";
+    assert_eq!(ask(&mut client, &[b"RPUSH", b"l", b"first", &value[3..]]), long_item);
+    assert_eq!(ask(&mut client, &[b"EXISTS", b"l"]), ":0\r\n");
+    assert_eq!(ask(&mut client, &[b"RPUSH", b"l", b"first", &value[4..]]), ":2\r\n");
+    assert_eq!(ask(&mut client, &[b"LSET", b"l", b"0", &value[3..]]), long_item);
+    assert_eq!(ask(&mut client, &[b"LINSERT", b"l", b"BEFORE", b"first", &value[3..]]), long_item);
+    assert_eq!(ask(&mut client, &[b"LLEN", b"l"]), ":2\r\n");
+    assert_eq!(ask(&mut client, &[b"LINDEX", b"l", b"1"]).len(), "$16777212\r\n\r\n".len() + 16_777_212);
 }
 
 #[test]
