@@ -69,7 +69,7 @@ def tell(port, commands):
 
 def prepare(port, module):
     tell(port, [["HW.TABLE", "CREATE", "accounts", "u64"], ["SCRIPT", "LOAD", TRANSFER]])
-    tell(port, [["HW.CALL", "bank.load", at, 1000, 10**12] for at in range(0, ACCOUNTS, 1000)])
+    tell(port, [["HW.CALL", "bank.load", at, 1000, 10**9] for at in range(0, ACCOUNTS, 1000)])
     if module:
         tell(port, [["HW.MODULE", "LOAD", "vault", module.read_bytes()]])
         tell(port, [["HW.CALL", "vault.open", account, 10**12] for account in range(ACCOUNTS)])
