@@ -116,11 +116,20 @@ class Target(Cluster):
         self.end(node, kill=True)
         return node
 
+    def votes(self, node):
+        """Whether it has what was lost with its last process, and is counted."""
+        said = self.status(node)
+        mine = [member for member in said.get("members", []) if member["incarnation"] == said["incarnation"]]
+        return any(member["voter"] for member in mine)
+
     def restart(self, node):
-        """A killed node comes back, and holds what the others do."""
+        """A killed node comes back, and holds what the others do: the next one may be killed."""
         self.start(node, range(3))
         self.look_for_leader()
         end = time.monotonic() + 60
+        while not self.votes(node):
+            assert time.monotonic() < end, f"node {node} does not vote after 60 s"
+            time.sleep(0.05)
         while time.monotonic() < end:
             try:
                 with Wire(self.port(), timeout=5) as wire:

@@ -77,7 +77,7 @@ pub fn incrbyfloat<T: Transaction>(
     };
     let by = LongDouble::parse(by).ok_or(CommandError::NotAFloat)?;
     let new = old.plus(by).ok_or(CommandError::Text("ERR increment would produce NaN or Infinity"))?.format();
-    keyspace.change(key, new.as_bytes(), false)?;
+    keyspace.set_sum(key, new.as_bytes())?;
     reply.bulk(new.as_bytes());
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::help;
 use super::words::{integer, is};
 use crate::resp::encodings::MAX_EMBEDDED_BYTES;
 use crate::resp::errors::CommandError;
-use crate::resp::keyspace::head::{Kind, Row};
+use crate::resp::keyspace::head::{Head, Kind, Row};
 use crate::resp::keyspace::{Done, Keyspace};
 use crate::resp::number::parse_integer;
 use crate::resp::reply::Reply;
@@ -60,13 +60,18 @@ pub fn object<T: Transaction>(
 /// Small integers are shared.
 fn references(row: &Row<'_>) -> i64 {
     let number = parse_integer(row.value).filter(|number| (0..10_000).contains(number));
-    let shared = row.head.kind == Kind::String && !row.head.grown && number.is_some();
+    let shared = is_integer(row) && number.is_some();
     if shared { i64::from(i32::MAX) } else { 1 }
+}
+
+fn is_integer(row: &Row<'_>) -> bool {
+    let Head { kind, grown, spelled, .. } = row.head;
+    kind == Kind::String && !grown && !spelled && parse_integer(row.value).is_some()
 }
 
 fn encoding(row: &Row<'_>) -> &'static str {
     match (row.head.kind, row.head.grown) {
-        (Kind::String, false) if parse_integer(row.value).is_some() => "int",
+        (Kind::String, false) if is_integer(row) => "int",
         (Kind::String, false) if row.value.len() <= MAX_EMBEDDED_BYTES => "embstr",
         (Kind::String, _) => "raw",
         (Kind::List, _) => "quicklist",

@@ -267,7 +267,7 @@ pub fn store<T: Transaction>(
 ) -> Done {
     let to = args.promised()?;
     let result = Query::parse(args, (join, Form::Stores), keyspace)?.run(join, keyspace)?;
-    zsets::store(to, &result, keyspace)?;
+    zsets::store(to, &result, zsets::is_large(&result), keyspace)?;
     reply.integer(result.len() as i64);
     Ok(())
 }

@@ -294,7 +294,7 @@ pub fn zrangestore<T: Transaction>(
     let (to, from) = (args.promised()?, args.promised()?);
     let query = Query::parse(args, None, true)?;
     let found = query.run(from, keyspace)?;
-    store(to, &found, keyspace)?;
+    store(to, &found, false, keyspace)?;
     reply.integer(found.len() as i64);
     Ok(())
 }

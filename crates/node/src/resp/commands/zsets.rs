@@ -36,9 +36,21 @@ pub fn put<T: Transaction>(
     keyspace.set_score(head, member, old, score)
 }
 
-/// Puts a sorted set of these in the place of whatever is there.
-pub fn store<T: Transaction>(key: &[u8], scored: &Scored, keyspace: &mut Keyspace<'_, T>) -> Done {
+/// Whether a sorted set of these is no small one.
+pub fn is_large(scored: &Scored) -> bool {
+    let long = |member: &Vec<u8>| member.len() as u64 > SORTED_SET_BYTES.get();
+    scored.len() as u64 > SORTED_SET_ENTRIES.get() || scored.iter().any(|(member, _)| long(member))
+}
+
+/// Puts a sorted set of these in the place of whatever is there. `grown`: it was large before it was one.
+pub fn store<T: Transaction>(
+    key: &[u8],
+    scored: &Scored,
+    grown: bool,
+    keyspace: &mut Keyspace<'_, T>,
+) -> Done {
     let mut head = keyspace.begin(Kind::SortedSet);
+    head.grown = grown;
     for (member, score) in scored {
         put(keyspace, &mut head, member, None, *score)?;
     }

@@ -5,7 +5,7 @@
 //! marked   mark 8 bytes | kind u8 | flags u8 | deadline u64 | ..  anything else; deadline 0: none
 //!            string      .. | the value
 //!            others      .. | id u64 | count u64 | next i64 | if packed: elements
-//! flags    1: grown   2: packed
+//! flags    1: grown   2: packed   4: spelled out
 //! ```
 //!
 //! A collection that is *packed* has elements here: all of them ([`small`](super::small)), or of a list those at its ends ([`list`](super::list)). It needs no id
@@ -22,6 +22,7 @@ const MARK: [u8; 8] = [0xff, 0x00, 0xc1, 0x48, 0x57, 0x9e, 0xb3, 0x01];
 
 const GROWN: u8 = 1;
 const PACKED: u8 = 2;
+const SPELLED: u8 = 4;
 
 /// What a marked string has in front of its value.
 pub const MARKED_BYTES: usize = 18;
@@ -63,6 +64,8 @@ pub struct Head {
     pub kind: Kind,
     /// A string that was changed in place, or a collection that is no longer small: `OBJECT ENCODING` tells, and it never goes back.
     pub grown: bool,
+    /// A string that reads as an integer and is none: what a sum of floats came to. `OBJECT ENCODING` tells that, too.
+    pub spelled: bool,
     /// When it expires, in Unix time in ms. 0: never.
     pub deadline: u64,
     /// Elements stand behind the head.
@@ -113,8 +116,9 @@ impl<'a> Row<'a> {
         let mut reader = Reader::new(rest);
         let kind = *Kind::ALL.get(usize::from(reader.u8()?)).ok_or(Malformed("kind of a key"))?;
         let flags = reader.u8()?;
-        let (grown, packed) = (flags & GROWN != 0, flags & PACKED != 0);
-        let mut head = Head { kind, grown, packed, deadline: reader.u64()?, stored: true, ..Head::string() };
+        let (grown, packed, spelled) = (flags & GROWN != 0, flags & PACKED != 0, flags & SPELLED != 0);
+        let deadline = reader.u64()?;
+        let mut head = Head { kind, grown, packed, spelled, deadline, stored: true, ..Head::string() };
         if kind == Kind::String {
             return Ok(Row { head, value: reader.rest(), plain: false });
         }
@@ -127,8 +131,8 @@ impl Head {
     /// Of a plain string.
     pub const fn string() -> Head {
         let (deadline, id, count, next) = (0, 0, 0, 0);
-        let (grown, packed, stored, slot) = (false, false, false, Slot::NONE);
-        Head { kind: Kind::String, grown, deadline, packed, id, count, next, slot, stored }
+        let (grown, spelled, packed, stored, slot) = (false, false, false, false, Slot::NONE);
+        Head { kind: Kind::String, grown, spelled, deadline, packed, id, count, next, slot, stored }
     }
 
     /// Of a collection without elements and rows.
@@ -144,14 +148,15 @@ impl Head {
     /// Whether a string of this head and value stands in its row as it is.
     #[inline]
     pub fn is_plain(&self, value: &[u8]) -> bool {
-        self.deadline == 0 && !self.grown && !value.starts_with(&MARK)
+        self.deadline == 0 && !self.grown && !self.spelled && !value.starts_with(&MARK)
     }
 
     /// Appends the row of a string that is not plain, or of a collection. `value`: see [`Row`].
     pub fn encode(&self, value: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&MARK);
         out.push(self.kind as u8);
-        out.push(u8::from(self.grown) * GROWN + u8::from(self.packed) * PACKED);
+        let flags = [(self.grown, GROWN), (self.packed, PACKED), (self.spelled, SPELLED)];
+        out.push(flags.iter().map(|(is, flag)| u8::from(*is) * flag).sum());
         out.extend_from_slice(&self.deadline.to_le_bytes());
         if self.kind != Kind::String {
             out.extend_from_slice(&self.id.to_le_bytes());
@@ -181,6 +186,7 @@ mod tests {
             (Head::string(), &marked),
             (Head { deadline: 7, ..Head::string() }, b"value"),
             (Head { grown: true, ..Head::string() }, b""),
+            (Head { spelled: true, ..Head::string() }, b"5"),
         ] {
             let mut row = Vec::new();
             let plain = head.is_plain(value);

@@ -41,6 +41,7 @@ use highwater_core::{Abort, Direction, TableId, Transaction};
 use super::acl::{DEFAULT, USERS, User, row};
 use super::errors::CommandError;
 use super::moment::Moment;
+use super::number::parse_integer;
 use expired::Sighted;
 use head::{Head, Kind, MARKED_BYTES, Row};
 use packed::Packed;
@@ -320,6 +321,13 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
     pub fn change(&mut self, key: &[u8], value: &[u8], grown: bool) -> Done {
         let deadline = self.head(key)?.map_or(0, |head| head.deadline);
         self.write(key, &Head { deadline, grown, ..Head::string() }, value)
+    }
+
+    /// Sets a sum of floats, which is no integer though it may read as one: its deadline stays.
+    pub fn set_sum(&mut self, key: &[u8], sum: &[u8]) -> Done {
+        let deadline = self.head(key)?.map_or(0, |head| head.deadline);
+        let spelled = parse_integer(sum).is_some();
+        self.write(key, &Head { deadline, spelled, ..Head::string() }, sum)
     }
 
     /// Sets a string with a deadline; 0 is none. One that is past removes the key.
