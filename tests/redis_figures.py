@@ -4,7 +4,7 @@ the leader.
 
     cargo build --release && cargo build --release -p highwater-node --example operations
     tests/redis_figures.py [--seconds 2] [--rounds 3] [--connections 50] [--pipelines 1,16] [--only memory,redis] [--operations set,get]
-                           [--io epoll,uring]
+                           [--io epoll,uring] [--generator redis-benchmark]
 
     memory     3 replicas of Highwater with one worker each, durability memory
     sync       the same, on disks
@@ -14,7 +14,8 @@ the leader.
 
 With --io what is Highwater is measured once with each of these as server.io.
 
-The generator (crates/node/examples/operations.rs) is the same for all, and shares the two cores with whoever it asks. Latency is that of a batch of PIPELINE
+The generator (crates/node/examples/operations.rs, or redis-benchmark, which knows no MULTI, no scripts, no WAIT and no number of seconds: it asks 150,000 times as often as there
+are seconds, and eight times that when it pipelines) is the same for all, and shares the two cores with whoever it asks. Latency is that of a batch of PIPELINE
 operations, from sending it to its last reply. What redis-benchmark calls these operations is sent here, too: one list, one set, one hash, one sorted set.
 """
 
@@ -122,6 +123,19 @@ def measure(system, name, pipeline, args):
     return int(rate), float(half), float(most), *(seconds / max(int(done), 1) * 1e6 for seconds in (cpu, leader_cpu))
 
 
+def measure_by_benchmark(system, name, pipeline, args):
+    port = system.leader()
+    count = args.seconds * 150_000 * (1 if pipeline == 1 else 8)
+    command = ["redis-benchmark", "-p", str(port), "-t", name, "-n", str(count), "-r", str(args.keys), "-P", str(pipeline), "-c", str(args.connections), "--csv"]
+    leader = system.children[system.resp.index(port) if hasattr(system, "resp") else 0].pid
+    before, before_leader = cpu_seconds(system.pids()), cpu_seconds([leader])
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    cpu, leader_cpu = cpu_seconds(system.pids()) - before, cpu_seconds([leader]) - before_leader
+    head, row = ([word.strip('"') for word in line.split('","')] for line in text.strip().splitlines()[-2:])
+    row = dict(zip(head, row))
+    return float(row["rps"]), float(row["p50_latency_ms"]), float(row["p99_latency_ms"]), cpu / count * 1e6, leader_cpu / count * 1e6
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=2)
@@ -133,11 +147,17 @@ def main():
     parser.add_argument("--only", default="memory,sync,redis,always,wait")
     parser.add_argument("--io", help="what client sockets of Highwater stand on: epoll, uring, auto; several: one after the other")
     parser.add_argument("--operations", default=",".join(OPERATIONS))
+    parser.add_argument("--generator", choices=["operations", "redis-benchmark"], default="operations")
     parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "release")
     args = parser.parse_args()
     if not shutil.which("redis-server"):
         sys.exit("redis-server is not installed (Debian: redis-server)")
     kinds = {"memory": Memory, "sync": Highwater, "redis": Plain, "always": Always, "wait": Waiting}
+    if args.generator == "redis-benchmark" and {"multi", "lua"} & set(args.operations.split(",")):
+        sys.exit("redis-benchmark knows neither multi nor lua: name others with --operations")
+    if args.generator == "redis-benchmark" and "wait" in args.only.split(","):
+        sys.exit("redis-benchmark sends no WAIT: name others with --only")
+    ask_it = measure_by_benchmark if args.generator == "redis-benchmark" else measure
     pipelines = [int(pipeline) for pipeline in args.pipelines.split(",")]
     ways = args.io.split(",") if args.io else [None]
     systems = [(kind, io) for kind in args.only.split(",") for io in (ways if issubclass(kinds[kind], Highwater) else [None])]
@@ -155,7 +175,7 @@ def main():
                     system.start()
                     for name in args.operations.split(","):
                         for pipeline in pipelines:
-                            row = measure(system, name, pipeline, args)
+                            row = ask_it(system, name, pipeline, args)
                             if row:
                                 rows.setdefault((name, pipeline), {}).setdefault(name_of, []).append(row)
                 finally:
