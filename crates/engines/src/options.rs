@@ -165,7 +165,7 @@ impl Options {
     pub fn validate(&self) -> Result<(), String> {
         let check = |good: bool, what: &str| if good { Ok(()) } else { Err(what.to_string()) };
         check((1..=MAX_NODES).contains(&self.nodes), "a cluster has 1 to 31 nodes")?;
-        check((1..=MAX_WORKERS).contains(&self.workers), "workers must be 1 to 256")?;
+        check((1..=MAX_WORKERS).contains(&self.workers), "workers (cluster.workers) must be 1 to 256")?;
         check(
             self.founders.iter().any(|(node, _)| *node == self.node),
             "the node must be one of the founders",

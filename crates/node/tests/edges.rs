@@ -69,6 +69,43 @@ fn who_closes_its_half_behind_a_pipeline_gets_every_reply() {
     }
 }
 
+/// Several blocking commands at once, with others in between: each waits as long as it says, from when the one before it ended.
+#[test]
+fn blocking_commands_in_a_pipeline_each_have_their_time() {
+    let node = start_alone(&config(1, 1));
+    let blpop: &[&[u8]] = &[b"BLPOP", b"nothing", b"0.05"];
+    let bzpopmin: &[&[u8]] = &[b"BZPOPMIN", b"nothing", b"0.001"];
+    let mut client = resp_client(node.resp_address());
+    let commands = [blpop, blpop, &[b"PING"], bzpopmin, bzpopmin, &[b"GET", b"k"], blpop];
+    let began = Instant::now();
+    client.write_all(&commands.map(command).concat()).unwrap();
+    let expected = "*-1\r\n*-1\r\n+PONG\r\n*-1\r\n*-1\r\n$-1\r\n*-1\r\n";
+    let mut got = vec![0; expected.len()];
+    client.read_exact(&mut got).unwrap();
+    assert_eq!(String::from_utf8(got).unwrap(), expected);
+    assert!(began.elapsed() >= Duration::from_millis(152), "{:?}", began.elapsed());
+}
+
+/// Who reads to the end of a connection does not wait for it.
+#[test]
+fn who_closes_its_half_hears_the_end_with_the_last_reply() {
+    let node = start_alone(&config(1, 1));
+    let mut times: Vec<Duration> = (0..20)
+        .map(|_| {
+            let mut client = resp_client(node.resp_address());
+            client.write_all(&command(&[b"PING"])).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            let began = Instant::now();
+            let mut text = String::new();
+            client.read_to_string(&mut text).unwrap();
+            assert_eq!(text, "+PONG\r\n");
+            began.elapsed()
+        })
+        .collect();
+    times.sort();
+    assert!(times[10] < Duration::from_millis(100), "{times:?}");
+}
+
 #[test]
 fn commands_may_come_byte_by_byte() {
     let node = start_alone(&config(1, 1));
@@ -98,6 +135,40 @@ fn gets_of_a_large_value_cost_neither_memory_nor_the_others_time() {
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     assert!((1 << 20..80 << 20).contains(&most), "{most} bytes of replies held");
     expect_replies(&mut hog, &reply, 5);
+}
+
+/// Each of them is found out only when it was given a reply that it does not take, and room for those is short: who takes its own went
+/// without until all of them were.
+#[test]
+fn a_crowd_that_takes_no_replies_is_nobody_elses_delay() {
+    let mut config = config(1, 1);
+    config.limits.reply_bytes_per_worker = 24 << 20;
+    let node = start_alone(&config);
+    prepare(&node, 16 << 20);
+    let mut counter = resp_client(node.resp_address());
+    let increase = command(&[b"INCR", b"n"]);
+    counter.write_all(&increase).unwrap();
+    counter.read_exact(&mut [0; 4]).unwrap();
+    let get = command(&[b"GET", b"k"]).repeat(20);
+    let _crowd: Vec<TcpStream> = (0..40)
+        .map(|_| {
+            let mut one = resp_client(node.resp_address());
+            one.write_all(&get).unwrap();
+            one
+        })
+        .collect();
+    until_replies_wait(&node);
+    let (began, mut longest) = (Instant::now(), Duration::ZERO);
+    while began.elapsed() < Duration::from_secs(3) {
+        let asked = Instant::now();
+        counter.write_all(&increase).unwrap();
+        let mut byte = [0];
+        while byte != *b"\n" {
+            counter.read_exact(&mut byte).unwrap();
+        }
+        longest = longest.max(asked.elapsed());
+    }
+    assert!(longest < Duration::from_secs(1), "{longest:?}");
 }
 
 #[test]

@@ -15,6 +15,8 @@ mod tests;
 mod tls;
 mod validate;
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,6 +31,9 @@ pub use nodes::NodeConfig;
 pub use tls::{ClientAuth, PeerTls, SecurityConfig, TlsConfig};
 
 pub use crate::resp::Redirect;
+
+/// A file of more bytes than this is no configuration.
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// The whole configuration; `default.toml` beside this file documents every key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -363,7 +368,7 @@ impl Config {
         let text = match file {
             None => None,
             Some(path) => {
-                let text = std::fs::read_to_string(path);
+                let text = read(path);
                 Some(text.map_err(|error| ConfigError(format!("cannot read {}: {error}", path.display())))?)
             }
         };
@@ -454,4 +459,14 @@ impl Config {
             ..Options::new(NodeId(self.node), nodes, self.cluster.workers, incarnation)
         }
     }
+}
+
+/// A file's text; of what has no end, or is no configuration, not all of it.
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(io::Error::other("it is longer than 4 MiB, and no configuration"));
+    }
+    Ok(text)
 }

@@ -13,6 +13,15 @@ fn load(file: &str, variables: &[(&str, &str)], overrides: &[(&str, &str)]) -> R
 }
 
 #[test]
+fn what_is_too_long_is_no_configuration() {
+    let load = |path: &str| Config::load(Some(Path::new(path)), [], &[]).unwrap_err().to_string();
+    assert_eq!(load("/dev/zero"), "cannot read /dev/zero: it is longer than 4 MiB, and no configuration");
+    let longest = format!("#{}", "x".repeat(MAX_FILE_BYTES as usize - 1));
+    self::load(&longest, &[], &[]).unwrap();
+    assert!(self::load(&(longest + "x"), &[], &[]).unwrap_err().contains("longer than 4 MiB"));
+}
+
+#[test]
 fn the_documented_defaults_are_valid_and_complete() {
     let config = Config::default();
     config.validate().unwrap();

@@ -238,7 +238,14 @@ impl Ring {
     /// # Errors
     /// The kernel's, that the worker cannot go on with.
     pub fn wait(&mut self, epoll: impl AsFd, timeout: Option<Nanos>) -> io::Result<bool> {
-        let timeout = if self.epoll_told { Some(0) } else { timeout };
+        let mut timeout = if self.epoll_told { Some(0) } else { timeout };
+        if timeout != Some(0) && !self.graves.is_empty() {
+            // Who waits for the end of a connection is told before this sleeps, not behind it.
+            self.call(Some(0))?;
+            if !self.done.is_empty() || !self.not_sent.is_empty() || self.epoll_told {
+                timeout = Some(0);
+            }
+        }
         if !self.watches_epoll && !self.epoll_told {
             self.watches_epoll = true;
             let events = libc::POLLIN as u32;

@@ -202,6 +202,33 @@ fn a_socket_that_is_closed_gets_what_was_queued_for_it() {
     assert_eq!(text, "bye", "and then the end");
 }
 
+/// A socket was closed behind the call that sleeps, so that its client heard of it when something else happened.
+#[test]
+fn a_socket_is_closed_before_a_wait_and_not_behind_it() {
+    let Some(mut table) = Table::new() else { return };
+    let waker = Waker::new().unwrap();
+    table.poller.add(&waker, 1, Interest::EDGE).unwrap();
+    table.ring.receive(0, &table.ours);
+    table.theirs.write_all(b"ping").unwrap();
+    table.theirs.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(table.until_off(0), b"ping");
+    table.ring.send((0, 1), &table.ours, b"pong");
+    let Table { mut ring, poller, ours, mut theirs } = table;
+    ring.bury(ours);
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut text = String::new();
+            theirs.read_to_string(&mut text).unwrap();
+            assert_eq!(text, "pong", "and then the end");
+            assert!(waker.try_sleep());
+            waker.wake();
+        });
+        assert!(ring.wait(&poller, Some(20_000_000_000)).unwrap(), "it is woken by who read to the end");
+    });
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
 #[test]
 fn a_send_on_a_broken_socket_comes_back_as_broken() {
     let Some(mut table) = Table::new() else { return };

@@ -77,6 +77,8 @@ pub struct Client {
     pub active: Nanos,
     /// Since when it has taken nothing of the output that waits.
     pub stuck_since: Option<Nanos>,
+    /// It has taken a reply to the end.
+    pub proven: bool,
     /// Its buffers were asked for what they do not need, and nothing happened since.
     pub rested: bool,
     /// The last thing that it asked of the data was refused, because another node serves.
@@ -129,6 +131,7 @@ impl Client {
             counted: Counted::default(),
             active: now,
             stuck_since: None,
+            proven: false,
             rested: false,
             referred: false,
             blocked: false,

@@ -80,7 +80,7 @@ pub struct Clients {
     /// Clients whose sockets need a look: something to write, or another interest.
     pub(super) dirty: Vec<usize>,
     /// Clients with requests that wait for the worker's replies to become fewer.
-    held_back: Vec<usize>,
+    pub(super) held_back: Vec<usize>,
     /// The pressure when the list was last looked through.
     held_back_at: Pressure,
     /// Clients that are not read from because the worker is full with requests.
@@ -469,11 +469,11 @@ impl Clients {
         let Some(client) = &mut slot.client else { return };
         if client.connection.has_more() && !client.later {
             let held = client.connection.held_bytes();
-            if held < pressure.max_held() {
+            if held < pressure.max_held(client.proven) {
                 if !std::mem::replace(&mut client.ready, true) {
                     self.ready.push_back(at);
                 }
-            } else if held < Pressure::Low.max_held() {
+            } else if held < Pressure::Low.max_held(true) {
                 self.held_back_at = self.held_back_at.max(pressure);
                 mark(&mut client.held_back, &mut self.held_back, at);
             }
@@ -583,7 +583,9 @@ impl Clients {
 /// Counts a client anew.
 pub(super) fn recount(client: &mut Client, crowd: &mut Crowd) {
     let now = client.count();
-    crowd.update(std::mem::replace(&mut client.counted, now), now);
+    let before = std::mem::replace(&mut client.counted, now);
+    client.proven |= before.held > 0 && now.held == 0;
+    crowd.update(before, now);
 }
 
 /// Puts a client on a list, once.

@@ -1,7 +1,8 @@
 //! How much all clients of a worker hold together, and what that means for each.
 //!
 //! Each client may hold a little; all of them together must not hold too much. Who holds nothing is served before who
-//! holds something, and somebody can always go on: so what is full becomes empty again.
+//! holds something, and who has shown that it takes its replies before who has not: a crowd that asks for much and takes nothing is
+//! nobody else's delay. Somebody can always go on: so what is full becomes empty again.
 
 use super::client::Counted;
 use crate::resp::connection::MAX_HELD_BYTES;
@@ -26,16 +27,19 @@ pub enum Pressure {
     Low,
     /// Who holds a reply gets no other.
     High,
+    /// Nor does who has never taken one.
+    Tight,
     /// Nobody gets one.
     Full,
 }
 
 impl Pressure {
-    /// Below how many bytes of held replies a client is served.
-    pub fn max_held(self) -> usize {
+    /// Below how many bytes of held replies a client is served. `proven`: it has taken a reply to the end.
+    pub fn max_held(self, proven: bool) -> usize {
         match self {
             Pressure::Low => MAX_HELD_BYTES,
             Pressure::High => 1,
+            Pressure::Tight => usize::from(proven),
             Pressure::Full => 0,
         }
     }
@@ -70,10 +74,11 @@ impl Crowd {
         self.sum
     }
 
-    /// How full it is with replies: high from a quarter of the limit on.
+    /// How full it is with replies: high from a quarter of the limit on, tight from half of it on.
     pub fn pressure(&self) -> Pressure {
         match self.sum.held {
             held if held >= self.limits.replies => Pressure::Full,
+            held if held >= self.limits.replies / 2 => Pressure::Tight,
             held if held >= self.limits.replies / 4 => Pressure::High,
             _ => Pressure::Low,
         }
@@ -112,9 +117,14 @@ mod tests {
         crowd.update(held(0), held(99));
         assert_eq!(crowd.pressure(), Pressure::Low);
         crowd.update(held(0), held(301));
-        assert_eq!((crowd.pressure(), Pressure::Full.max_held()), (Pressure::Full, 0));
-        crowd.update(held(301), held(1));
-        assert_eq!((crowd.pressure(), Pressure::High.max_held()), (Pressure::High, 1));
+        assert_eq!((crowd.pressure(), Pressure::Full.max_held(true)), (Pressure::Full, 0));
+        crowd.update(held(301), held(101));
+        assert_eq!(
+            (crowd.pressure(), [true, false].map(|proven| Pressure::Tight.max_held(proven))),
+            (Pressure::Tight, [1, 0])
+        );
+        crowd.update(held(101), held(1));
+        assert_eq!((crowd.pressure(), Pressure::High.max_held(false)), (Pressure::High, 1));
         crowd.update(held(99), held(0));
         crowd.update(held(1), held(0));
         assert_eq!(crowd.sum(), Counted::default());

@@ -103,7 +103,8 @@ impl Clients {
         let Slot { client: Some(client), unreleased, id, .. } = &mut self.slots[at] else { return 0 };
         client.ready = false;
         let share = SHARE - client.debt;
-        let allowance = Allowance { work: share, max_held: self.crowd.pressure().max_held() };
+        let max_held = self.crowd.pressure().max_held(client.proven);
+        let allowance = Allowance { work: share, max_held };
         let ways = Ways { engine, gate: self.gate, upstream };
         let (left, room) = client.submit(now, (at, *id), unreleased, ways, allowance, &self.watch);
         client.debt = (-left.work).max(0);

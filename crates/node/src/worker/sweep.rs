@@ -10,8 +10,10 @@ use crate::tls::HANDSHAKE_PATIENCE;
 
 /// How often to look.
 const EVERY: Nanos = 1_000_000_000;
+/// How often to look while some may hold up others.
+const EVERY_UNDER_PRESSURE: Nanos = 250_000_000;
 /// How long who holds up others may take nothing of its replies.
-const STUCK_UNDER_PRESSURE: Nanos = 1_000_000_000;
+const STUCK_UNDER_PRESSURE: Nanos = 500_000_000;
 /// How long who holds up others may send nothing of its command, or queue nothing in its transaction.
 const SILENT_UNDER_PRESSURE: Nanos = 5_000_000_000;
 /// How often to complain of strangers.
@@ -31,18 +33,32 @@ enum Verdict {
 impl Clients {
     /// Something happened: there is a reason to look later.
     pub(super) fn sweep_later(&mut self, now: Nanos) {
-        let soon = now + EVERY;
+        let soon = now + self.sweeps_every();
         if self.sweeps_at.is_none_or(|at| at > soon) {
             self.sweeps_at = Some(soon);
+        }
+    }
+
+    fn sweeps_every(&self) -> Nanos {
+        if self.crowd.pressure() >= Pressure::Tight { EVERY_UNDER_PRESSURE } else { EVERY }
+    }
+
+    /// Whether room for replies is to be made: they take all of it, or somebody waits for some who is not to blame.
+    fn lacks_room(&self) -> bool {
+        let waits = |at: &usize| self.slots[*at].client.as_ref().is_some_and(|one| one.stuck_since.is_none());
+        match self.crowd.pressure() {
+            Pressure::Full => true,
+            Pressure::Tight => self.held_back.iter().any(waits),
+            Pressure::High | Pressure::Low => false,
         }
     }
 
     /// Looks at every client.
     pub(super) fn sweep(&mut self, now: Nanos) {
         let mut next: Option<Nanos> = None;
-        let full = self.crowd.pressure() == Pressure::Full;
+        let (lacks_room, every) = (self.lacks_room(), self.sweeps_every());
         for at in 0..self.slots.len() {
-            let verdict = self.judge(at, now, full);
+            let verdict = self.judge(at, now, lacks_room);
             let slot = &mut self.slots[at];
             let Some(client) = &mut slot.client else { continue };
             match verdict {
@@ -66,10 +82,10 @@ impl Clients {
                 next = Some(next.map_or(now + EVERY, |next| next.min(now + EVERY)));
             }
         }
-        self.sweeps_at = next.map(|next| next.max(now + EVERY));
+        self.sweeps_at = next.map(|next| next.max(now + every));
     }
 
-    fn judge(&self, at: usize, now: Nanos, full: bool) -> Verdict {
+    fn judge(&self, at: usize, now: Nanos, lacks_room: bool) -> Verdict {
         let slot = &self.slots[at];
         let Some(client) = &slot.client else { return Verdict::Leave };
         let (rules, silent) = (&self.rules, now - client.active);
@@ -84,14 +100,14 @@ impl Clients {
             if rules.stuck_timeout > 0 && stuck >= rules.stuck_timeout {
                 return Verdict::Close("it took none of its replies for limits.stuck_timeout_s");
             }
-            if full && self.crowd.is_half_full() && stuck >= STUCK_UNDER_PRESSURE {
+            if lacks_room && self.crowd.is_half_full() && stuck >= STUCK_UNDER_PRESSURE {
                 return Verdict::Close("it takes none of its replies, and others wait for their room");
             }
             let holds_up = self.crowd.is_crowded() && client.counted.requests > SMALL_INPUT;
             if holds_up && stuck >= SILENT_UNDER_PRESSURE {
                 return Verdict::Close("it sends and takes no replies, and others wait for its room");
             }
-            return Verdict::LookAgain(now + EVERY);
+            return Verdict::LookAgain(now + self.sweeps_every());
         }
         let waits_for_it = client.is_idle(slot.unreleased);
         if self.crowd.is_crowded() && waits_for_it && client.counted.requests > SMALL_INPUT {

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_engines::Nanos;
 
+use crate::resp::connection::place::Waits;
+
 /// A client that waits for data looks by itself as often: should anything have been missed, it waits no longer.
 pub const LOOK_SELDOM: Nanos = 5_000_000_000;
 /// The same where others take writes, too, of which this node does not hear in time.
@@ -25,6 +27,8 @@ pub struct Waiters {
 struct Waiter {
     /// Its place among the worker's clients.
     at: usize,
+    /// Which of its waits it is.
+    number: u64,
     alarm: Option<Nanos>,
     /// Until when it waits, if not for ever.
     until: Option<Nanos>,
@@ -58,13 +62,17 @@ impl Waiters {
     }
 
     /// A client [waits](crate::resp::Connection::waits) so, or does no more.
-    pub fn note(&mut self, id: u64, at: usize, waits: Option<Option<u64>>, now: Nanos) {
-        let Some(timeout_ms) = waits else {
+    pub fn note(&mut self, id: u64, at: usize, waits: Option<Waits>, now: Nanos) {
+        let Some(Waits { number, timeout_ms }) = waits else {
             return self.remove(id);
         };
+        if self.waiters.get(&id).is_some_and(|waiter| waiter.number != number) {
+            // The last one is over, and the next has begun in the same turn.
+            self.remove(id);
+        }
         let waiter = self.waiters.entry(id).or_insert_with(|| {
             let until = timeout_ms.map(|ms| now.saturating_add(ms.saturating_mul(NS_PER_MS)));
-            Waiter { at, alarm: None, until, late: false }
+            Waiter { at, number, alarm: None, until, late: false }
         });
         if waiter.alarm.is_none() && !waiter.late {
             let alarm = now.saturating_add(self.every).min(waiter.until.unwrap_or(Nanos::MAX)).max(now + 1);
@@ -119,29 +127,50 @@ mod tests {
 
     const LOOKS: fn(usize) -> Woken = |at| Woken { at, late: false };
     const GIVES_UP: fn(usize) -> Woken = |at| Woken { at, late: true };
+    const FOR: fn(Option<u64>) -> Option<Waits> = |timeout_ms| Some(Waits { number: 1, timeout_ms });
 
     #[test]
     fn each_looks_now_and_then_and_gives_up_in_time() {
         let mut waiters = Waiters::new(100);
-        waiters.note(7, 0, Some(None), 10);
-        waiters.note(8, 1, Some(Some(0)), 20);
+        waiters.note(7, 0, FOR(None), 10);
+        waiters.note(8, 1, FOR(Some(0)), 20);
         assert_eq!(waiters.deadline(), Some(21), "at once, but not in the past");
         assert_eq!(waiters.wake(vec![7, 99], 20), [LOOKS(0)]);
         assert_eq!(waiters.wake(Vec::new(), 21), [GIVES_UP(1)]);
         // It is told once, though it may look at that moment and wait for what it finds.
-        waiters.note(8, 1, Some(Some(0)), 22);
+        waiters.note(8, 1, FOR(Some(0)), 22);
         waiters.note(8, 1, None, 23);
         assert_eq!(waiters.wake(Vec::new(), 110), [LOOKS(0)]);
-        waiters.note(7, 0, Some(None), 110);
+        waiters.note(7, 0, FOR(None), 110);
         assert_eq!(waiters.deadline(), Some(210));
         waiters.remove(7);
+        assert!(waiters.is_empty() && waiters.deadline().is_none());
+    }
+
+    /// A client may have sent several blocking commands at once: the next one waits from the turn on in which the last one gave up. It
+    /// was taken for that one, whose time is over, and had no alarm any more.
+    #[test]
+    fn a_wait_right_behind_another_has_a_time_of_its_own() {
+        let mut waiters = Waiters::new(10_000_000);
+        let waits = |number, ms| Some(Waits { number, timeout_ms: Some(ms) });
+        waiters.note(7, 0, waits(1, 1), 0);
+        assert_eq!(waiters.wake(Vec::new(), 1_000_000), [GIVES_UP(0)]);
+        waiters.note(7, 0, waits(2, 2), 1_000_000);
+        assert_eq!(waiters.deadline(), Some(3_000_000));
+        assert_eq!(waiters.wake(Vec::new(), 3_000_000), [GIVES_UP(0)]);
+        // Also if it began before the last one's time was over.
+        waiters.note(7, 0, waits(3, 1), 3_000_000);
+        waiters.note(7, 0, waits(4, 5), 3_500_000);
+        assert_eq!(waiters.wake(Vec::new(), 4_000_000), []);
+        assert_eq!(waiters.wake(Vec::new(), 8_500_000), [GIVES_UP(0)]);
+        waiters.note(7, 0, None, 9_000_000);
         assert!(waiters.is_empty() && waiters.deadline().is_none());
     }
 
     #[test]
     fn all_look_when_their_replica_stands_down() {
         let mut waiters = Waiters::new(100);
-        waiters.note(7, 3, Some(None), 10);
+        waiters.note(7, 3, FOR(None), 10);
         assert_eq!(waiters.tell_serving(false), []);
         assert_eq!(waiters.tell_serving(true), []);
         assert_eq!(waiters.tell_serving(false), [LOOKS(3)]);

@@ -165,6 +165,8 @@ pub struct Connection {
     order: Order,
     /// Where this client stands in line, if it waits for data.
     place: Option<Place>,
+    /// How often it has begun to wait for data.
+    waits_begun: u64,
     /// How far its `FLUSHALL` has got, if it is asked in steps.
     emptying: Option<Emptying>,
     /// Requests in flight that may change data.
@@ -187,6 +189,7 @@ impl Connection {
         let seed = door.salt ^ id.rotate_left(32) ^ u64::from(door.node.0).rotate_right(8);
         Connection {
             place: None,
+            waits_begun: 0,
             emptying: None,
             writes: VecDeque::new(),
             calls: VecDeque::new(),

@@ -12,6 +12,8 @@ pub(super) struct Place {
     pub(super) client: u64,
     pub(super) card: Arc<Card>,
     pub(super) wait: Wait,
+    /// Which of the client's waits it is.
+    number: u64,
     /// It has looked before.
     pub(super) looked: bool,
     /// Somebody wrote while it looked.
@@ -26,9 +28,9 @@ impl Place {
         self.door.waiting.enter(self.client, &self.wait.keys)
     }
 
-    pub(super) fn new(door: Arc<Door>, card: Arc<Card>, wait: Wait) -> Place {
+    pub(super) fn new(door: Arc<Door>, card: Arc<Card>, wait: Wait, number: u64) -> Place {
         card.waits.store(true, Relaxed);
-        Place { door, client: card.id, card, wait, looked: false, woken: false, late: false }
+        Place { door, client: card.id, card, wait, number, looked: false, woken: false, late: false }
     }
 }
 
@@ -37,6 +39,15 @@ impl Drop for Place {
         self.card.waits.store(false, Relaxed);
         self.door.waiting.leave(self.client, &self.wait.keys);
     }
+}
+
+/// How a client waits for data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waits {
+    /// Which of its waits it is: one may begin in the turn in which the last one ends.
+    pub number: u64,
+    /// For how long, in ms; `None`: for ever.
+    pub timeout_ms: Option<u64>,
 }
 
 /// Whether what a look for data answered says that there is none.
@@ -87,9 +98,9 @@ impl Connection {
         late
     }
 
-    /// For how long it waits for data, in ms, if it does. `Some(None)`: for ever.
-    pub fn waits(&self) -> Option<Option<u64>> {
-        self.place.as_ref().map(|place| place.wait.timeout_ms)
+    /// How it waits for data, if it does.
+    pub fn waits(&self) -> Option<Waits> {
+        self.place.as_ref().map(|place| Waits { number: place.number, timeout_ms: place.wait.timeout_ms })
     }
 
     /// The command that waits for data, if one does, and for which keys.
@@ -154,7 +165,8 @@ impl Connection {
 
     /// Gets in line, and looks, unless others who wait for the same come first.
     pub(super) fn wait(&mut self, wait: Wait) {
-        let place = Place::new(self.door.clone(), self.client.shared_card(), wait);
+        self.waits_begun += 1;
+        let place = Place::new(self.door.clone(), self.client.shared_card(), wait, self.waits_begun);
         let behind = place.enter();
         self.place = Some(place);
         if behind {

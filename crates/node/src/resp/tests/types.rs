@@ -214,7 +214,7 @@ fn clients_that_wait_are_served_in_the_order_of_arrival() {
     let [mut first, mut second, mut pusher] = [1, 2, 3].map(|id| node.client_of(id << 8));
     assert_eq!(first.ask("BLPOP a b 0"), "");
     assert_eq!(second.ask("BLPOP b 0"), "");
-    assert_eq!(first.connection.waits(), Some(None));
+    assert_eq!(first.connection.waits().map(|waits| waits.timeout_ms), Some(None));
     pusher.ask("RPUSH b x y");
     assert_eq!(node.woken(), [0x100]);
     first.connection.look_again();
@@ -230,7 +230,7 @@ fn who_waits_gives_up_in_time_and_takes_no_command_before() {
     let node = Node::new();
     let mut client = node.client();
     assert_eq!(client.ask("BLMOVE a b LEFT RIGHT 0.25"), "");
-    assert_eq!(client.connection.waits(), Some(Some(250)));
+    assert_eq!(client.connection.waits().map(|waits| waits.timeout_ms), Some(Some(250)));
     assert_eq!(client.ask("PING"), "");
     client.connection.look_again();
     assert_eq!(client.go_on(), "");
