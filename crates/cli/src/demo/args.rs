@@ -22,7 +22,7 @@ pub struct DemoArgs {
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub warehouses: u32,
     /// Seconds of load, the failover included.
-    #[arg(long, default_value_t = 20, value_name = "S", value_parser = clap::value_parser!(u64).range(3..=86_400))]
+    #[arg(long, default_value_t = 15, value_name = "S", value_parser = clap::value_parser!(u64).range(3..=86_400))]
     pub seconds: u64,
     /// Transactions per second over all workers; 0 for as fast as possible (then the replica that comes back has to
     /// fight for its share of the CPU) [default: 20000; 500 where nobody leads].
