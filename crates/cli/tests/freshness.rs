@@ -54,6 +54,22 @@ fn signal(cluster: &Cluster, replica: usize, signal: Signal) {
     kill_process(Pid::from_raw(child.id() as i32).unwrap(), signal).unwrap();
 }
 
+/// Returns once none of its threads runs any more: on a busy machine one may still answer when the signal is sent.
+fn stop(cluster: &Cluster, replica: usize) {
+    signal(cluster, replica, Signal::STOP);
+    let child = cluster.replicas[replica].as_ref().expect("it runs");
+    let stands = |thread: std::io::Result<std::fs::DirEntry>| {
+        // A thread that has ended meanwhile stands, too.
+        let stat = std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_none_or(|state| state.is_empty() || state.starts_with('T'))
+    };
+    let started = Instant::now();
+    while !std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().all(stands) {
+        assert!(started.elapsed() < PATIENCE, "replica {replica} does not stand still");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_token_makes_writes_readable_on_every_replica() {
     let cluster = Cluster::start("tokens", "durability = \"memory\"", None);
@@ -94,7 +110,7 @@ fn who_is_cut_off_shows_nothing_old_to_who_asks_for_better() {
         assert!(bound > 0 || answer == value, "{answer} after {value} was acknowledged");
     }
     let others = [leader, (leader + 2) % 3];
-    others.iter().for_each(|other| signal(&cluster, *other, Signal::STOP));
+    others.iter().for_each(|other| stop(&cluster, *other));
     say(&mut follower, "HW.FRESHNESS WITHIN 0");
     let asked = Instant::now();
     let answer = say(&mut follower, "GET a");
@@ -168,7 +184,7 @@ fn a_status_says_how_fresh_a_replica_is() {
     // It grows while nobody vouches for the replica.
     let others = [leader, (leader + 2) % 3];
     let stopped = Instant::now();
-    others.iter().for_each(|other| signal(&cluster, *other, Signal::STOP));
+    others.iter().for_each(|other| stop(&cluster, *other));
     let cut_off = freshness_until(&cluster, replica, |told| told > Duration::from_millis(600));
     assert!(freshness(&cluster, replica) >= Some(cut_off));
     assert!(cut_off < stopped.elapsed() + BOUNDED, "{cut_off:?}");
