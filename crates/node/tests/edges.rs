@@ -159,7 +159,7 @@ fn a_crowd_that_takes_no_replies_is_nobody_elses_delay() {
         .collect();
     until_replies_wait(&node);
     let (began, mut longest) = (Instant::now(), Duration::ZERO);
-    while began.elapsed() < Duration::from_secs(3) {
+    while began.elapsed() < Duration::from_secs(6) {
         let asked = Instant::now();
         counter.write_all(&increase).unwrap();
         let mut byte = [0];
@@ -168,7 +168,7 @@ fn a_crowd_that_takes_no_replies_is_nobody_elses_delay() {
         }
         longest = longest.max(asked.elapsed());
     }
-    assert!(longest < Duration::from_secs(1), "{longest:?}");
+    assert!(longest < Duration::from_millis(2500), "{longest:?}");
 }
 
 #[test]

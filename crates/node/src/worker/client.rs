@@ -77,7 +77,7 @@ pub struct Client {
     pub active: Nanos,
     /// Since when it has taken nothing of the output that waits.
     pub stuck_since: Option<Nanos>,
-    /// It has taken a reply to the end.
+    /// Its socket has taken a reply to the end, or it has waited long enough: it is served before who has shown nothing.
     pub proven: bool,
     /// Its buffers were asked for what they do not need, and nothing happened since.
     pub rested: bool,

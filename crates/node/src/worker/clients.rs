@@ -81,6 +81,8 @@ pub struct Clients {
     pub(super) dirty: Vec<usize>,
     /// Clients with requests that wait for the worker's replies to become fewer.
     pub(super) held_back: Vec<usize>,
+    /// When one of them that is new may be served like those that have shown that they take their replies.
+    pub(super) trusts_at: Option<Nanos>,
     /// The pressure when the list was last looked through.
     held_back_at: Pressure,
     /// Clients that are not read from because the worker is full with requests.
@@ -163,6 +165,7 @@ impl Clients {
             ready: VecDeque::new(),
             dirty: Vec::new(),
             held_back: Vec::new(),
+            trusts_at: None,
             held_back_at: Pressure::Low,
             paused: VecDeque::new(),
             favoured: None,

@@ -13,7 +13,7 @@ const EVERY: Nanos = 1_000_000_000;
 /// How often to look while some may hold up others.
 const EVERY_UNDER_PRESSURE: Nanos = 250_000_000;
 /// How long who holds up others may take nothing of its replies.
-const STUCK_UNDER_PRESSURE: Nanos = 500_000_000;
+const STUCK_UNDER_PRESSURE: Nanos = 1_000_000_000;
 /// How long who holds up others may send nothing of its command, or queue nothing in its transaction.
 const SILENT_UNDER_PRESSURE: Nanos = 5_000_000_000;
 /// How often to complain of strangers.
@@ -53,9 +53,25 @@ impl Clients {
         }
     }
 
+    /// Who came new must not wait for as long as others, who take their replies, have half of the room: one a second is served like them.
+    fn trust_a_newcomer(&mut self, now: Nanos) {
+        if self.crowd.pressure() != Pressure::Tight || self.trusts_at.is_some_and(|at| now < at) {
+            return;
+        }
+        let is_new = |at: &usize| self.slots[*at].client.as_ref().is_some_and(|client| !client.proven);
+        let Some(place) = self.held_back.iter().position(is_new) else { return };
+        let at = self.held_back.remove(place);
+        self.trusts_at = Some(now + EVERY);
+        if let Some(client) = &mut self.slots[at].client {
+            (client.held_back, client.proven) = (false, true);
+            self.go_on_or_wait(at);
+        }
+    }
+
     /// Looks at every client.
     pub(super) fn sweep(&mut self, now: Nanos) {
         let mut next: Option<Nanos> = None;
+        self.trust_a_newcomer(now);
         let (lacks_room, every) = (self.lacks_room(), self.sweeps_every());
         for at in 0..self.slots.len() {
             let verdict = self.judge(at, now, lacks_room);
