@@ -171,6 +171,28 @@ fn a_crowd_that_takes_no_replies_is_nobody_elses_delay() {
     assert!(longest < Duration::from_millis(2500), "{longest:?}");
 }
 
+/// More than half of the room is taken by somebody who takes its reply, if slowly, and is not cut off for it. Sockets hold some 10 MB of its 48.
+#[test]
+fn who_comes_new_is_served_beside_a_slow_reader() {
+    let mut config = config(1, 1);
+    config.limits.reply_bytes_per_worker = 56 << 20;
+    let node = start_alone(&config);
+    prepare(&node, 16 << 20);
+    let mut slow = resp_client(node.resp_address());
+    slow.write_all(&command(&[b"MGET", b"k", b"k", b"k"])).unwrap();
+    until_replies_wait(&node);
+    let mut fresh = resp_client(node.resp_address());
+    fresh.write_all(&command(&[b"INCR", b"n"])).unwrap();
+    fresh.set_nonblocking(true).unwrap();
+    let (mut chunk, mut read) = (vec![0; 64 << 10], 0);
+    while fresh.peek(&mut [0]).is_err() {
+        read += slow.read(&mut chunk).unwrap();
+        assert!(read < 8 << 20, "it waits until less than half is taken");
+        // How slow it is; nobody is waited for.
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn strangers_that_speak_http_do_nothing_at_the_resp_port() {
     let node = start_alone(&config(1, 1));
