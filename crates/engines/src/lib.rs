@@ -46,6 +46,8 @@ pub mod planted;
 #[cfg(not(loom))]
 pub mod registry;
 #[cfg(not(loom))]
+mod retries;
+#[cfg(not(loom))]
 pub mod rolis;
 #[cfg(not(loom))]
 pub mod seam;

@@ -13,6 +13,7 @@ use super::shared::{ABILITIES, PRIMARY, Shared};
 use crate::attempt::attempt;
 use crate::call::Call;
 use crate::memory::Grant;
+use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
 use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
 
 pub(super) struct BackupWorker {
@@ -32,6 +33,7 @@ pub(super) struct BackupWorker {
     /// In the order of execution; the number of the entry that has to be acknowledged first.
     pending: VecDeque<(u64, Token, Outcome, Vec<u8>)>,
     pending_bytes: usize,
+    retries: Retries,
     reply: Vec<u8>,
     /// The primary has to hear how far this node is, and of which life of the primary's.
     greets: bool,
@@ -92,6 +94,7 @@ impl BackupWorker {
             peers: BTreeMap::new(),
             pending: VecDeque::new(),
             pending_bytes: 0,
+            retries: Retries::default(),
             reply: Vec::new(),
             greets: false,
             shared,
@@ -176,6 +179,47 @@ impl BackupWorker {
         out.frames.push((primary, Frame { head, body: Bytes::new() }));
     }
 
+    /// A few attempts in a row; whether one ended other than by a conflict.
+    fn execute(&mut self, token: Token, call: Call<'_>) -> bool {
+        for _ in 0..ATTEMPTS_IN_A_ROW {
+            self.grant.look(&self.shared.account, &mut self.occ);
+            let commit =
+                |occ: &mut Occ, roll_back| if roll_back { occ.commit_rollback() } else { occ.commit() };
+            match attempt(&self.registry, &mut self.occ, call, &mut self.reply, commit) {
+                Some((_, Outcome::OutOfMemory)) if self.grant.more(&self.shared.account, &mut self.occ) => {}
+                Some((_, outcome)) => {
+                    Counters::add(&self.counters.executed, 1);
+                    self.wait_for_backups(token, outcome);
+                    return true;
+                }
+                None => {
+                    self.counters.conflict(&mut self.occ);
+                    highwater_core::hooks::wait();
+                }
+            }
+        }
+        false
+    }
+
+    /// Lets the reply wait for what was committed before it.
+    fn wait_for_backups(&mut self, token: Token, outcome: Outcome) {
+        let number = self.last + u64::from(!self.occ.log().is_empty());
+        self.pending_bytes += self.reply.len();
+        self.pending.push_back((number, token, outcome, self.reply.clone()));
+    }
+
+    /// Gives requests that met conflicts another round of attempts.
+    fn retry(&mut self, out: &mut Outbox) {
+        let mut retries = std::mem::take(&mut self.retries);
+        let gave_up = retries.round(self.shared.options.max_attempts, |retry| {
+            if self.execute(retry.token, retry.call()) { Again::Done } else { Again::Conflict }
+        });
+        self.retries = retries;
+        if let Some(token) = gave_up {
+            out.reply(token, Outcome::Conflict, &[]);
+        }
+    }
+
     fn install(&mut self, head: &Head, body: &[u8]) {
         if head.number != self.last + 1 {
             // It was sent again over a new connection.
@@ -206,35 +250,17 @@ impl Worker for BackupWorker {
         }
         let full = self.log_bytes >= options.max_in_flight_bytes
             || self.pending_bytes >= options.max_in_flight_bytes
-            || self.pending.len() >= options.max_in_flight_requests;
+            || self.pending.len() >= options.max_in_flight_requests
+            || self.retries.is_full(options.max_in_flight_bytes);
         if full { Err(Refusal::Busy) } else { Ok(()) }
     }
 
     fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
         ABILITIES.admit(&request)?;
         self.ready()?;
-        let mut ended = Outcome::Conflict;
-        for _ in 0..self.shared.options.max_attempts {
-            self.grant.look(&self.shared.account, &mut self.occ);
-            let commit =
-                |occ: &mut Occ, roll_back| if roll_back { occ.commit_rollback() } else { occ.commit() };
-            match attempt(&self.registry, &mut self.occ, Call::of(&request), &mut self.reply, commit) {
-                Some((_, Outcome::OutOfMemory)) if self.grant.more(&self.shared.account, &mut self.occ) => {}
-                Some((_, outcome)) => {
-                    ended = outcome;
-                    Counters::add(&self.counters.executed, 1);
-                    break;
-                }
-                None => {
-                    self.counters.conflict(&mut self.occ);
-                    highwater_core::hooks::wait();
-                }
-            }
+        if !self.execute(request.token, Call::of(&request)) {
+            self.retries.put_off(&request);
         }
-        let reply = if ended == Outcome::Conflict { Vec::new() } else { self.reply.clone() };
-        let number = self.last + u64::from(!self.occ.log().is_empty());
-        self.pending_bytes += reply.len();
-        self.pending.push_back((number, request.token, ended, reply));
         Ok(())
     }
 
@@ -273,11 +299,12 @@ impl Worker for BackupWorker {
 
     fn turn(&mut self, _now: Nanos, out: &mut Outbox) -> Next {
         let more = if self.shared.is_primary() {
+            self.retry(out);
             self.send(out);
             self.release(out);
             self.grant.next_turn(&self.shared.account, &mut self.occ);
             // The primary never rolls back: nothing older can be written any more.
-            self.occ.collect(self.shared.clock.now())
+            self.occ.collect(self.shared.clock.now()) || !self.retries.is_empty()
         } else {
             self.acknowledge(out);
             false

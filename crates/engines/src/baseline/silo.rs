@@ -14,9 +14,10 @@ use crate::call::Call;
 use crate::engine::{Abilities, Engine, whole};
 use crate::memory::{Account, Grant, MemoryStatus};
 use crate::options::Options;
+use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
 use crate::seam::{
     ControlOutbox, Controller, Counters, Endpoint, Figure, Frame, Member, Nanos, Next, Outbox, Refusal,
-    Replica, Request, Service, Status, Worker,
+    Replica, Request, Service, Status, Token, Worker,
 };
 
 /// Throw the encoded writes away when this many bytes have gathered.
@@ -33,6 +34,7 @@ struct SiloWorker {
     max_in_flight_bytes: usize,
     /// Replies of the transactions since the last turn.
     done: Outbox,
+    retries: Retries,
     reply: Vec<u8>,
     random: u64,
 }
@@ -47,29 +49,14 @@ impl SiloWorker {
         }
     }
 
-    fn attempt(&mut self, request: &Request<'_>) -> Option<Outcome> {
+    /// A few attempts in a row; whether one ended other than by a conflict.
+    #[inline]
+    fn execute(&mut self, token: Token, call: Call<'_>) -> bool {
         let commit = |occ: &mut Occ, roll_back| if roll_back { occ.commit_rollback() } else { occ.commit() };
-        let call = Call::of(request);
-        attempt(&self.registry, &mut self.occ, call, &mut self.reply, commit).map(|(_, outcome)| outcome)
-    }
-}
-
-impl Worker for SiloWorker {
-    fn ready(&self) -> Result<(), Refusal> {
-        // The host takes the replies at the next turn.
-        if self.done.reply_bytes.len() >= self.max_in_flight_bytes { Err(Refusal::Busy) } else { Ok(()) }
-    }
-
-    fn unreleased_reply_bytes(&self) -> usize {
-        self.done.reply_bytes.len()
-    }
-
-    fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
-        Silo::ABILITIES.admit(&request)?;
-        self.ready()?;
-        for attempt in 0..self.max_attempts {
+        for attempts in 0..ATTEMPTS_IN_A_ROW {
             self.grant.look(&self.account, &mut self.occ);
-            if let Some(outcome) = self.attempt(&request) {
+            let ended = attempt(&self.registry, &mut self.occ, call, &mut self.reply, commit);
+            if let Some((_, outcome)) = ended {
                 if outcome == Outcome::OutOfMemory && self.grant.more(&self.account, &mut self.occ) {
                     continue;
                 }
@@ -80,24 +67,63 @@ impl Worker for SiloWorker {
                 };
                 Counters::add(counter, 1);
                 Counters::add(&self.counters.executed, 1);
-                self.done.reply(request.token, outcome, &self.reply);
+                self.done.reply(token, outcome, &self.reply);
                 if self.occ.log().len() > LOG_BYTES {
-                    let mut buffer = self.occ.log().take(Vec::new());
-                    Counters::add(&self.counters.log_bytes, buffer.len() as u64);
-                    buffer.clear();
-                    buffer.shrink_to(2 * LOG_BYTES);
-                    self.occ.log().take(buffer);
+                    self.throw_away();
                 }
-                return Ok(());
+                return true;
             }
             self.counters.conflict(&mut self.occ);
             if self.occ.take_clock_stands().is_some() {
                 // Nobody else could go on in its place.
-                break;
+                self.done.reply(token, Outcome::Conflict, &[]);
+                return true;
             }
-            self.back_off(attempt);
+            self.back_off(attempts);
         }
-        self.done.reply(request.token, Outcome::Conflict, &[]);
+        false
+    }
+
+    /// Drops what was logged; nobody reads it.
+    fn throw_away(&mut self) {
+        let mut buffer = self.occ.log().take(Vec::new());
+        Counters::add(&self.counters.log_bytes, buffer.len() as u64);
+        buffer.clear();
+        buffer.shrink_to(2 * LOG_BYTES);
+        self.occ.log().take(buffer);
+    }
+
+    /// Gives requests that met conflicts another round of attempts.
+    fn retry(&mut self) {
+        let mut retries = std::mem::take(&mut self.retries);
+        let gave_up = retries.round(self.max_attempts, |retry| {
+            if self.execute(retry.token, retry.call()) { Again::Done } else { Again::Conflict }
+        });
+        self.retries = retries;
+        if let Some(token) = gave_up {
+            self.done.reply(token, Outcome::Conflict, &[]);
+        }
+    }
+}
+
+impl Worker for SiloWorker {
+    fn ready(&self) -> Result<(), Refusal> {
+        // The host takes the replies at the next turn.
+        let full = self.done.reply_bytes.len() >= self.max_in_flight_bytes
+            || self.retries.is_full(self.max_in_flight_bytes);
+        if full { Err(Refusal::Busy) } else { Ok(()) }
+    }
+
+    fn unreleased_reply_bytes(&self) -> usize {
+        self.done.reply_bytes.len()
+    }
+
+    fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+        Silo::ABILITIES.admit(&request)?;
+        self.ready()?;
+        if !self.execute(request.token, Call::of(&request)) {
+            self.retries.put_off(&request);
+        }
         Ok(())
     }
 
@@ -108,6 +134,9 @@ impl Worker for SiloWorker {
     fn deliver(&mut self, _now: Nanos, _from: Endpoint, _frame: Frame) {}
 
     fn turn(&mut self, _now: Nanos, out: &mut Outbox) -> Next {
+        if !self.retries.is_empty() {
+            self.retry();
+        }
         if !self.done.replies.is_empty() {
             std::mem::swap(&mut self.done.replies, &mut out.replies);
             std::mem::swap(&mut self.done.reply_bytes, &mut out.reply_bytes);
@@ -115,7 +144,8 @@ impl Worker for SiloWorker {
         }
         self.grant.next_turn(&self.account, &mut self.occ);
         // Everything that committed is released: nothing older can be written any more.
-        if self.occ.collect(self.clock.now()) { Next::Now } else { Next::Idle }
+        let more = self.occ.collect(self.clock.now()) || !self.retries.is_empty();
+        if more { Next::Now } else { Next::Idle }
     }
 
     fn describe(&self) -> String {
@@ -215,6 +245,7 @@ impl Engine for Silo {
                 max_attempts: options.max_attempts,
                 max_in_flight_bytes: options.max_in_flight_bytes,
                 done: Outbox::default(),
+                retries: Retries::default(),
                 reply: Vec::new(),
                 random: (options.seed ^ ((at as u64 + 1) << 32)) | 1,
             })

@@ -1,9 +1,7 @@
 //! Executing requests speculatively: attempts, conflicts, and requests that have to come again.
 
-use std::collections::VecDeque;
-
 use highwater_consensus::Stream;
-use highwater_core::{EntryIndex, Outcome, ProcedureId, Registry, Timestamp};
+use highwater_core::{EntryIndex, Outcome, Registry, Timestamp};
 use highwater_store::Occ;
 
 use super::context::{Context, Turn};
@@ -15,14 +13,15 @@ use super::seal::Sealer;
 use crate::attempt::attempt;
 use crate::call::Call;
 use crate::memory::Grant;
-use crate::seam::{Counters, Nanos, Outbox, Request, Session, Token};
+use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
+use crate::seam::{Counters, Nanos, Outbox, Request, Token};
 use crate::sync::Ordering;
 
 /// Runs procedures.
 pub struct Executor {
     registry: Registry<Occ>,
     /// Requests that met too many conflicts for one turn.
-    retries: VecDeque<Retry>,
+    retries: Retries,
     /// What transactions may still make the store grow by.
     grant: Grant,
     /// A long request waits until it can be executed apart; until then at most.
@@ -34,19 +33,6 @@ pub struct Executor {
     random: u64,
 }
 
-#[derive(Debug)]
-struct Retry {
-    token: Token,
-    procedure: ProcedureId,
-    args: Vec<u8>,
-    session: Option<Session>,
-    attempts: u32,
-}
-
-/// Attempts in a row before a request waits for the next turn.
-const ATTEMPTS_IN_A_ROW: u32 = 4;
-/// Requests that may wait for another attempt before new ones are refused.
-const MAX_RETRIES_WAITING: usize = 256;
 /// The longest transaction, all its attempts in a row included, takes no more election timeouts than this: two seconds, for one that
 /// writes 64 MiB in pieces of a few bytes.
 const LONG_EXECUTION: u64 = 16;
@@ -73,7 +59,7 @@ impl Executor {
         let (id, seed) = (context.id.0, context.options().seed);
         Executor {
             registry,
-            retries: VecDeque::new(),
+            retries: Retries::default(),
             grant: Grant::of(id as usize),
             apart_by: None,
             clock_told: false,
@@ -90,9 +76,8 @@ impl Executor {
     /// The lead is over.
     pub fn end(&mut self, context: &Context, out: &mut Outbox) {
         self.grant.give_back(&context.shared.account);
-        for retry in self.retries.drain(..) {
-            // Never committed, not even speculatively.
-            out.reply(retry.token, Outcome::Conflict, &[]);
+        for token in self.retries.give_up() {
+            out.reply(token, Outcome::Conflict, &[]);
         }
     }
 
@@ -105,8 +90,7 @@ impl Executor {
     /// Whether more of them would be too many; their arguments take `most_bytes` at most.
     #[inline]
     pub fn is_full(&self, most_bytes: usize) -> bool {
-        let bytes = || self.retries.iter().map(|retry| retry.args.len()).sum::<usize>();
-        self.retries.len() >= MAX_RETRIES_WAITING || bytes() >= most_bytes
+        self.retries.is_full(most_bytes)
     }
 
     /// Until when a long request waits to be executed apart.
@@ -126,15 +110,7 @@ impl Executor {
             Executor::expect_execution(now, context);
         }
         if !self.attempt(request.token, Call::of(&request), context, path) {
-            let args = request.args.to_vec();
-            let attempts = ATTEMPTS_IN_A_ROW;
-            self.retries.push_back(Retry {
-                token: request.token,
-                procedure: request.procedure,
-                args,
-                session: request.session,
-                attempts,
-            });
+            self.retries.put_off(&request);
         }
     }
 
@@ -210,37 +186,35 @@ impl Executor {
         false
     }
 
-    /// Gives every waiting request another round of attempts; whether there is no room for them now.
+    /// Gives waiting requests another round of attempts; whether there is no room for them now.
     pub fn retry(&mut self, context: &Context, path: &mut Path<'_>, turn: &mut Turn<'_>) -> bool {
-        if self.has_retries() {
-            Executor::expect_execution(turn.now, context);
+        if !self.has_retries() {
+            return false;
         }
-        for _ in 0..self.retries.len() {
+        Executor::expect_execution(turn.now, context);
+        let options = context.options();
+        let in_flight = options.max_in_flight_bytes;
+        let mut retries = std::mem::take(&mut self.retries);
+        let mut no_room = false;
+        let gave_up = retries.round(options.max_attempts, |retry| {
             if path.sealer.clock_stands().is_some() {
-                break;
+                return Again::Waits;
             }
-            let options = context.options();
-            let in_flight = options.max_in_flight_bytes;
-            let full = path.occ.log_len() >= options.max_entry_bytes
+            no_room = path.occ.log_len() >= options.max_entry_bytes
                 || path.sealer.unreleased_bytes() >= in_flight as u64
                 || path.pending.bytes() >= in_flight
                 || path.occ.undo_bytes() >= in_flight;
-            if full {
-                return true;
+            match no_room {
+                true => Again::Waits,
+                false if self.attempt(retry.token, retry.call(), context, path) => Again::Done,
+                false => Again::Conflict,
             }
-            let Some(mut retry) = self.retries.pop_front() else { break };
-            let call = Call { procedure: retry.procedure, args: &retry.args, session: retry.session };
-            if self.attempt(retry.token, call, context, path) {
-                continue;
-            }
-            retry.attempts += ATTEMPTS_IN_A_ROW;
-            if retry.attempts >= context.options().max_attempts {
-                turn.out.reply(retry.token, Outcome::Conflict, &[]);
-            } else {
-                self.retries.push_back(retry);
-            }
+        });
+        self.retries = retries;
+        if let Some(token) = gave_up {
+            turn.out.reply(token, Outcome::Conflict, &[]);
         }
-        false
+        no_room
     }
 
     /// A turn begins: what was granted and not used goes back after a while, and disks may be full.

@@ -18,7 +18,8 @@ use super::shared::Shared;
 use crate::attempt::attempt;
 use crate::call::Call;
 use crate::memory::Grant;
-use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
+use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
+use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
 
 /// The shared open entry.
 pub struct Funnel {
@@ -106,7 +107,7 @@ pub struct FunnelWorker {
     /// The epoch in which it may commit.
     epoch: Option<Epoch>,
     pending: Pending,
-    gave_up: Vec<crate::seam::Token>,
+    retries: Retries,
     /// To be told to the controller; see [`super::lead`].
     clock_stands: Option<Timestamp>,
     reply: Vec<u8>,
@@ -134,7 +135,7 @@ impl FunnelWorker {
             occ: None,
             epoch: None,
             pending: Pending::default(),
-            gave_up: Vec::new(),
+            retries: Retries::default(),
             clock_stands: None,
             reply: Vec::new(),
             committed: false,
@@ -149,6 +150,9 @@ impl FunnelWorker {
             && self.funnel.lock().epoch != Some(led)
         {
             self.pending.fail(out);
+            for token in self.retries.give_up() {
+                out.reply(token, Outcome::Conflict, &[]);
+            }
             self.grant.give_back(&self.shared.account);
             // The epoch first: the final mark is there before the epoch moves on. If it moved on without one, the store
             // was replaced by a copy, and this one goes with what it holds.
@@ -184,6 +188,46 @@ impl FunnelWorker {
     }
 }
 
+impl FunnelWorker {
+    /// A few attempts in a row; whether one ended other than by a conflict.
+    fn execute(&mut self, epoch: Epoch, token: Token, call: Call<'_>) -> bool {
+        let occ = self.occ.as_mut().expect("it leads with a store");
+        for _ in 0..ATTEMPTS_IN_A_ROW {
+            self.grant.look(&self.shared.account, occ);
+            let commit = |occ: &mut Occ, roll_back: bool| self.funnel.commit(epoch, occ, roll_back);
+            if let Some((ts, outcome)) = attempt(&self.registry, occ, call, &mut self.reply, commit) {
+                if outcome == Outcome::OutOfMemory && self.grant.more(&self.shared.account, occ) {
+                    continue;
+                }
+                self.pending.push(ts, token, outcome, &self.reply);
+                Counters::add(&self.counters.executed, 1);
+                self.committed = true;
+                return true;
+            }
+            if let Some(least) = occ.take_clock_stands() {
+                self.clock_stands = Some(least);
+                break;
+            }
+            self.counters.conflict(occ);
+            std::hint::spin_loop();
+            hooks::waits();
+        }
+        false
+    }
+
+    /// Gives requests that met conflicts another round of attempts.
+    fn retry(&mut self, epoch: Epoch, out: &mut Outbox) {
+        let mut retries = std::mem::take(&mut self.retries);
+        let gave_up = retries.round(self.shared.options.max_attempts, |retry| {
+            if self.execute(epoch, retry.token, retry.call()) { Again::Done } else { Again::Conflict }
+        });
+        self.retries = retries;
+        if let Some(token) = gave_up {
+            out.reply(token, Outcome::Conflict, &[]);
+        }
+    }
+}
+
 impl Worker for FunnelWorker {
     fn ready(&self) -> Result<(), Refusal> {
         if self.epoch.is_none() {
@@ -200,6 +244,7 @@ impl Worker for FunnelWorker {
         let full = self.pending.len() >= options.max_in_flight_requests
             || self.pending.bytes() >= options.max_in_flight_bytes
             || self.occ.as_ref().is_some_and(|occ| occ.undo_bytes() >= options.max_in_flight_bytes)
+            || self.retries.is_full(options.max_in_flight_bytes)
             || self.funnel.lock().full;
         if full { Err(Refusal::Busy) } else { Ok(()) }
     }
@@ -212,30 +257,9 @@ impl Worker for FunnelWorker {
         ABILITIES.admit(&request)?;
         self.ready()?;
         let epoch = self.epoch.expect("ready said so");
-        let occ = self.occ.as_mut().expect("ready said so");
-        for _ in 0..self.shared.options.max_attempts {
-            self.grant.look(&self.shared.account, occ);
-            let commit = |occ: &mut Occ, roll_back| self.funnel.commit(epoch, occ, roll_back);
-            if let Some((ts, outcome)) =
-                attempt(&self.registry, occ, Call::of(&request), &mut self.reply, commit)
-            {
-                if outcome == Outcome::OutOfMemory && self.grant.more(&self.shared.account, occ) {
-                    continue;
-                }
-                self.pending.push(ts, request.token, outcome, &self.reply);
-                Counters::add(&self.counters.executed, 1);
-                self.committed = true;
-                return Ok(());
-            }
-            if let Some(least) = occ.take_clock_stands() {
-                self.clock_stands = Some(least);
-                break;
-            }
-            self.counters.conflict(occ);
-            std::hint::spin_loop();
-            hooks::waits();
+        if !self.execute(epoch, request.token, Call::of(&request)) {
+            self.retries.put_off(&request);
         }
-        self.gave_up.push(request.token);
         Ok(())
     }
 
@@ -246,9 +270,6 @@ impl Worker for FunnelWorker {
     fn deliver(&mut self, _now: Nanos, _from: Endpoint, _frame: Frame) {}
 
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
-        for token in self.gave_up.drain(..) {
-            out.reply(token, Outcome::Conflict, &[]);
-        }
         if let Some(least) = self.clock_stands.take() {
             self.shared.reports.put(Report::ClockStands { least });
             out.wake_controller = true;
@@ -258,15 +279,18 @@ impl Worker for FunnelWorker {
             self.grant.next_turn(&self.shared.account, occ);
             occ.refuse_writes(self.shared.disk_full.load(Ordering::Relaxed));
         }
+        if let Some(epoch) = self.epoch {
+            self.retry(epoch, out);
+        }
         out.wake_workers |= std::mem::take(&mut self.committed);
         let Some(epoch) = self.epoch else { return Next::At(now + 10 * RECHECK) };
-        let mut more = false;
+        let mut more = !self.retries.is_empty();
         if let (Some(mark), Some(occ)) = (self.shared.watermark.mark_in(epoch), &mut self.occ) {
             occ.forget_undo(mark);
             let released = self.pending.release(mark, out);
             Counters::add(&self.counters.committed, released.committed);
             Counters::add(&self.counters.rolled_back, released.other);
-            more = released.more;
+            more |= released.more;
             if self.shared.serving_copies.load(Ordering::Acquire) == 0 {
                 more |= occ.collect(mark);
             }
