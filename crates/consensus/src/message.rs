@@ -5,8 +5,8 @@
 //!
 //! | from | to | messages |
 //! |---|---|---|
-//! | leader | follower | `Adopt`, `Accept`, `Decide`, `TooFar` |
-//! | follower | leader | `Accepted`, `Pull` |
+//! | leader | follower | `Adopt`, `Accept`, `Decide`, `TooFar`, `Confirm` |
+//! | follower | leader | `Accepted`, `Pull`, `Confirmed` |
 //! | new leader | holder of the best log | `Fetch`, answered by `Fetched` |
 //! | anyone | a sender under an old ballot | `Stale` |
 
@@ -116,6 +116,20 @@ pub enum Message {
         /// What was promised.
         promised: Ballot,
     },
+    /// Leader to follower: do you still follow me? An earlier build does not know this question, and does not answer.
+    Confirm {
+        /// The leader's ballot.
+        ballot: Ballot,
+        /// Which of its questions under this ballot.
+        number: u64,
+    },
+    /// The answer: when that question came I had promised no higher ballot. It says nothing of the log, and waits for no disk.
+    Confirmed {
+        /// The leader's ballot.
+        ballot: Ballot,
+        /// Which question.
+        number: u64,
+    },
 }
 
 impl Message {
@@ -126,12 +140,14 @@ impl Message {
             Message::Adopt { ballot, .. }
             | Message::Accept { ballot, .. }
             | Message::Decide { ballot, .. }
-            | Message::TooFar { ballot, .. } => Some(*ballot),
+            | Message::TooFar { ballot, .. }
+            | Message::Confirm { ballot, .. } => Some(*ballot),
             Message::Accepted { .. }
             | Message::Pull { .. }
             | Message::Fetch { .. }
             | Message::Fetched { .. }
-            | Message::Stale { .. } => None,
+            | Message::Stale { .. }
+            | Message::Confirmed { .. } => None,
         }
     }
 
@@ -178,6 +194,14 @@ impl Message {
                 out.push(paused.into());
             }
             Message::Stale { promised } => head(9, promised, &[]),
+            Message::Confirm { ballot, number } => {
+                head(10, ballot, &[]);
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            Message::Confirmed { ballot, number } => {
+                head(11, ballot, &[]);
+                out.extend_from_slice(&number.to_le_bytes());
+            }
         }
     }
 
@@ -221,6 +245,8 @@ impl Message {
             7 => Message::Fetch { ballot, from: index(reader)?, upto: index(reader)? },
             8 => Message::Fetched { ballot, index: index(reader)?, paused: reader.u8()? != 0 },
             9 => Message::Stale { promised: ballot },
+            10 => Message::Confirm { ballot, number: reader.u64()? },
+            11 => Message::Confirmed { ballot, number: reader.u64()? },
             _ => return Err(Malformed("stream message tag")),
         };
         if let Message::Adopt { start, upto, index, .. } = message {

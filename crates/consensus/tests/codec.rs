@@ -59,6 +59,8 @@ fn message() -> impl Strategy<Value = Message> {
             paused
         }),
         ballot().prop_map(|promised| Message::Stale { promised }),
+        (ballot(), any::<u64>()).prop_map(|(ballot, number)| Message::Confirm { ballot, number }),
+        (ballot(), any::<u64>()).prop_map(|(ballot, number)| Message::Confirmed { ballot, number }),
     ]
 }
 

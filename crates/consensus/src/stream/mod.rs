@@ -64,7 +64,8 @@
 //! # The files
 //!
 //! `role` has what a stream keeps as follower, as new leader that still fetches, and as leader; `state` the log and what
-//! holds in every role; `change` what must survive a crash, and `durable` what waits for it. On these stand `follow` (the acceptor), `takeover` and `lead` (the proposer). This file is where
+//! holds in every role; `change` what must survive a crash, and `durable` what waits for it. On these stand `follow` (the acceptor), `takeover` and `lead` (the proposer),
+//! and `confirm`, by which a leader finds out that it still led. This file is where
 //! messages, timers and connections arrive and are given to the role that they concern.
 //!
 //! # Left out
@@ -73,6 +74,7 @@
 //! what has to be written, and what waits for it. Without one a voter that forgets comes back as another [`Voter`].
 
 mod change;
+mod confirm;
 mod durable;
 mod follow;
 mod lead;
@@ -129,6 +131,8 @@ impl Stream {
             Message::Pull { promised, tail, received } => self.on_pull(from, promised, tail, received),
             Message::Fetched { ballot, index, paused } => self.on_fetched(now, ballot, index, paused, entry),
             Message::Stale { promised } => self.promise_if_higher(promised),
+            Message::Confirm { ballot, number } => self.on_confirm(from, ballot, number),
+            Message::Confirmed { ballot, number } => self.on_confirmed(from, ballot, number),
         }
     }
 

@@ -171,6 +171,8 @@ pub struct Leading {
     /// The largest `decided` that was sent to the followers. If it is less than what is decided, they have yet to be
     /// told.
     pub told_decided: EntryIndex,
+    /// Questions that were asked whether this node leads.
+    pub asked: u64,
 }
 
 /// A follower as its leader sees it.
@@ -188,6 +190,8 @@ pub struct Peer {
     pub adopting: Option<(EntryIndex, EntryIndex)>,
     /// When to ask it whether something was lost, unless it says something before; `None` if it owes no answer.
     pub ask_at: Option<Nanos>,
+    /// The last question whether we lead to which it said yes.
+    pub confirmed: u64,
 }
 
 /// Whether entries flow to a peer.
@@ -218,7 +222,7 @@ impl Leading {
             }
         }
         let alone = quorums.reached(|voter| voter == me);
-        Leading { quorums, alone, peers, adopted, told_decided: EntryIndex::NONE }
+        Leading { quorums, alone, peers, adopted, told_decided: EntryIndex::NONE, asked: 0 }
     }
 
     /// Up to where a log that stands at `tail` surely agrees with ours; `ballot` is ours.
@@ -265,7 +269,16 @@ impl Peer {
     pub fn unknown(voter: Voter) -> Peer {
         let none = EntryIndex::NONE;
         let sending = Sending::Waiting;
-        Peer { voter, acked: none, received: none, decided: none, sending, adopting: None, ask_at: None }
+        Peer {
+            voter,
+            acked: none,
+            received: none,
+            decided: none,
+            sending,
+            adopting: None,
+            ask_at: None,
+            confirmed: 0,
+        }
     }
 
     /// Where its log ends if nothing was lost: before our own end while its window is full.

@@ -4,6 +4,7 @@ use highwater_consensus::Stream;
 use highwater_core::{EntryIndex, Outcome, Registry, Timestamp};
 use highwater_store::Occ;
 
+use super::confirming::Confirming;
 use super::context::{Context, Turn};
 use super::feed::Feed;
 use super::hooks;
@@ -47,8 +48,10 @@ pub struct Path<'a> {
     pub feed: &'a Feed,
     /// What it is recorded in.
     pub sealer: &'a mut Sealer,
-    /// Where its reply waits.
+    /// Where its reply waits,
     pub pending: &'a mut Pending,
+    /// if it is no read that may wait here.
+    pub confirming: &'a mut Confirming,
     /// The worker's stream, which is quiet or not.
     pub stream: &'a Stream,
 }
@@ -146,17 +149,30 @@ impl Executor {
     #[inline]
     fn attempt(&mut self, token: Token, call: Call<'_>, context: &Context, path: &mut Path<'_>) -> bool {
         let Executor { registry, grant, reply, .. } = self;
-        let Path { occ, feed, sealer, pending, stream } = path;
+        let Path { occ, feed, sealer, pending, confirming, stream } = path;
         let account = &context.shared.account;
         let was_quiet = sealer.is_quiet();
         for _ in 0..ATTEMPTS_IN_A_ROW {
             grant.look(account, occ);
             let before = occ.log().len();
+            let mut at_mark = false;
             let commit = |occ: &mut Occ, roll_back: bool| {
+                if !(roll_back || occ.wrote())
+                    && let Some(mark) = confirming.mark(&context.shared.watermark)
+                    && occ.commit_at(hooks::read_bound(mark))?
+                {
+                    at_mark = true;
+                    return Ok(mark);
+                }
                 sealer.wake_up(context, feed, occ, roll_back)?;
                 feed.commit(occ, roll_back)
             };
             let ended = attempt(registry, occ, call, reply, commit);
+            if let Some((mark, outcome)) = ended.filter(|_| at_mark) {
+                confirming.push(mark, token, outcome, reply);
+                Counters::add(&context.counters.executed, 1);
+                return true;
+            }
             if let Some((ts, outcome)) = ended {
                 let more = outcome == Outcome::OutOfMemory && grant.more(account, occ);
                 if !more {
@@ -202,7 +218,7 @@ impl Executor {
             }
             no_room = path.occ.log_len() >= options.max_entry_bytes
                 || path.sealer.unreleased_bytes() >= in_flight as u64
-                || path.pending.bytes() >= in_flight
+                || path.pending.bytes() + path.confirming.bytes() >= in_flight
                 || path.occ.undo_bytes() >= in_flight;
             match no_room {
                 true => Again::Waits,

@@ -261,6 +261,23 @@ pub fn release_time(ts: Timestamp, read_only: bool, last: Option<Timestamp>) -> 
     if read_only && planted!(rolis::ReadUnmarked) { last.unwrap_or_default() } else { ts }
 }
 
+/// Up to where a read may have looked that waits for no entry: the mark.
+#[inline(always)]
+pub fn read_bound(mark: Timestamp) -> Timestamp {
+    if planted!(rolis::ReadAboveMark) { Timestamp::MAX } else { mark }
+}
+
+/// Whether a read leaves before anybody has confirmed that this node leads: never.
+#[inline(always)]
+pub fn releases_unconfirmed() -> bool {
+    planted!(rolis::ReadUnconfirmed)
+}
+
+/// Whether the answer to a question counts that was asked before a read ran: never.
+pub fn counts_old_answers() -> bool {
+    planted!(rolis::AnswerOutlived)
+}
+
 /// Up to where a leader releases: the mark. (Not `whole`, the end of the entry into which it falls.)
 #[inline(always)]
 pub fn release_bound(mark: Timestamp, whole: impl FnOnce() -> Timestamp) -> Timestamp {

@@ -1,13 +1,14 @@
 //! Leading: joins executing ([`execute`](super::execute)), handing entries out ([`seal`](super::seal)) and the replies that wait
-//! ([`pending`](super::pending)); releases what the mark has passed.
+//! ([`pending`](super::pending), [`confirming`](super::confirming)); releases what the mark has passed.
 
 use std::sync::atomic::Ordering;
 
 use highwater_consensus::Stream;
-use highwater_core::{Ballot, EntryIndex, Registry, Timestamp};
+use highwater_core::{Ballot, EntryIndex, Epoch, Registry, Timestamp};
 use highwater_store::Occ;
 
 use super::checked::CheckedEntry;
+use super::confirming::Confirming;
 use super::context::{Context, Turn, recheck};
 use super::execute::{Executor, Path, is_apart};
 use super::feed::Feed;
@@ -21,6 +22,7 @@ use crate::seam::{Counters, Nanos, Next, Outbox, Refusal, Request};
 /// What a leading worker keeps.
 pub struct Lead {
     pending: Pending,
+    confirming: Confirming,
     executor: Executor,
     sealer: Sealer,
     /// Take no more requests; report under this number when everything is released.
@@ -31,10 +33,11 @@ pub struct Lead {
     untold_since: Option<Nanos>,
 }
 
-/// What was decided, and what waited first for its release, when something last moved; and when that was.
+/// What was decided, what waited first for the mark, and how many reads had left, when something last moved; and when that was.
 struct Movement {
     decided: EntryIndex,
     first: Option<Timestamp>,
+    reads: u64,
     at: Nanos,
 }
 
@@ -50,11 +53,12 @@ impl Lead {
     pub fn new(context: &Context, registry: Registry<Occ>) -> Lead {
         Lead {
             pending: Pending::default(),
+            confirming: Confirming::default(),
             executor: Executor::new(context, registry),
             sealer: Sealer::default(),
             quiescing: None,
             quiesced: false,
-            movement: Movement { decided: EntryIndex::NONE, first: None, at: NEVER },
+            movement: Movement { decided: EntryIndex::NONE, first: None, reads: 0, at: NEVER },
             untold_since: None,
         }
     }
@@ -70,8 +74,8 @@ impl Lead {
         let full = self.quiescing.is_some()
             || self.sealer.clock_stands().is_some()
             || occ.log_len() >= options.max_entry_bytes
-            || self.pending.len() >= options.max_in_flight_requests
-            || self.pending.bytes() >= options.max_in_flight_bytes
+            || self.pending.len() + self.confirming.len() >= options.max_in_flight_requests
+            || self.pending_bytes() >= options.max_in_flight_bytes
             || occ.undo_bytes() >= options.max_in_flight_bytes
             || self.executor.is_full(options.max_in_flight_bytes)
             || self.sealer.unreleased_bytes() >= options.max_in_flight_bytes as u64
@@ -79,10 +83,11 @@ impl Lead {
         if full { Err(Refusal::Busy) } else { Ok(()) }
     }
 
-    /// An epoch opens, above `base`.
-    pub fn begin(&mut self, base: Timestamp, context: &Context, occ: &mut Occ) {
+    /// `epoch` opens, above `base`.
+    pub fn begin(&mut self, epoch: Epoch, base: Timestamp, context: &Context, occ: &mut Occ) {
         self.sealer.begin(base);
         self.executor.begin();
+        self.confirming.begin(epoch);
         self.untold_since = None;
         (self.quiescing, self.quiesced) = (None, false);
         occ.log().take(fresh_entry());
@@ -98,6 +103,7 @@ impl Lead {
             hooks::leaves_unknown(self.pending.len());
         }
         self.pending.fail(out);
+        self.confirming.fail(out);
         self.executor.end(context, out);
         self.sealer.end();
         occ.log().take(fresh_entry());
@@ -122,15 +128,19 @@ impl Lead {
         if self.quiescing.is_some() {
             return false;
         }
+        self.want_entry(context);
+        true
+    }
+
+    fn want_entry(&mut self, context: &Context) {
         if self.sealer.unreleased_bytes() < context.options().max_in_flight_bytes as u64 {
             self.sealer.close_up_to(self.sealer.sealed().next());
         }
-        true
     }
 
     /// Bytes of the replies that wait.
     pub fn pending_bytes(&self) -> usize {
-        self.pending.bytes()
+        self.pending.bytes() + self.confirming.bytes()
     }
 
     /// Whether more than a few requests come at a time.
@@ -157,8 +167,8 @@ impl Lead {
         if self.executor.waits_to_be_apart(now, request.args, context, apart) {
             return Err(Refusal::Busy);
         }
-        let Lead { executor, sealer, pending, .. } = self;
-        executor.execute(now, request, context, &mut Path { occ, feed, sealer, pending, stream });
+        let Lead { executor, sealer, pending, confirming, .. } = self;
+        executor.execute(now, request, context, &mut Path { occ, feed, sealer, pending, confirming, stream });
         Ok(())
     }
 
@@ -171,11 +181,20 @@ impl Lead {
         stream: &mut Stream,
         turn: &mut Turn<'_>,
     ) -> bool {
-        let Lead { executor, sealer, pending, .. } = self;
+        let Lead { executor, sealer, pending, confirming, .. } = self;
         executor.next_turn(context, occ);
-        let no_room = executor.retry(context, &mut Path { occ, feed, sealer, pending, stream }, turn);
+        let no_room =
+            executor.retry(context, &mut Path { occ, feed, sealer, pending, confirming, stream }, turn);
+        let last = stream.last();
         sealer.seal_what_is_due(turn.now, ballot, context, feed, pending, (occ, stream));
         executor.tell_clock(sealer.clock_stands(), context, turn);
+        if !feed.is_shared() {
+            let sealed_behind = Some(last).filter(|last| *last < stream.last());
+            if confirming.ask(turn.now, sealed_behind, context, stream) {
+                self.want_entry(context);
+                turn.again = true;
+            }
+        }
         no_room
     }
 
@@ -192,12 +211,13 @@ impl Lead {
         let mark = watermark.mark_in(ballot.epoch).expect("a leader's epoch is the current one");
         occ.forget_undo(hooks::undo_bound(mark, || watermark.closed(context.id)));
         self.sealer.released(mark);
-        hooks::holds(stream.undecided_bytes(), self.pending.len());
+        hooks::holds(stream.undecided_bytes(), self.pending.len() + self.confirming.len());
         let bound = hooks::release_bound(mark, || end_of_entry_at(stream, mark));
         let released = self.pending.release(bound, turn.out);
-        turn.again |= released.more;
-        Counters::add(&context.counters.committed, released.committed);
-        Counters::add(&context.counters.rolled_back, released.other);
+        let confirmed = self.confirming.release(stream, turn.out);
+        turn.again |= released.more || confirmed.more;
+        Counters::add(&context.counters.committed, released.committed + confirmed.committed);
+        Counters::add(&context.counters.rolled_back, released.other + confirmed.other);
         watermark.set_waiting(context.id, self.waits());
         self.sealer.go_quiet(context, &self.pending, stream, turn.out);
         self.announce(turn.now, context, stream);
@@ -246,12 +266,14 @@ impl Lead {
         let next = apart_by.map_or(next, |by| next.sooner(Next::At(by)));
         let next =
             self.untold_since.map_or(next, |since| next.sooner(Next::At(announced_by(since, context))));
+        let next = next.sooner(self.confirming.next(context));
         self.sealer.due(context, &self.pending, stream).map_or(next, |due| next.sooner(Next::At(due)))
     }
 
     /// Reports, once, that everything is released and nothing more is taken.
     pub fn report_quiesced(&mut self, context: &Context, stream: &Stream, turn: &mut Turn<'_>) {
-        let released = self.pending.is_empty() && !self.executor.has_retries() && self.sealer.is_empty();
+        let answered = self.pending.is_empty() && self.confirming.is_empty();
+        let released = answered && !self.executor.has_retries() && self.sealer.is_empty();
         if let Some(round) = self.quiescing
             && released
             && !self.quiesced
@@ -264,13 +286,16 @@ impl Lead {
 
     /// Since when something waits and nothing moves; [`NEVER`] if nothing waits. `leads`: whether this worker leads.
     pub fn still_since(&mut self, now: Nanos, leads: bool, stream: &Stream) -> Nanos {
-        let waits = leads && (stream.undecided() > 0 || !self.pending.is_empty());
-        let (decided, first) = (stream.decided(), self.pending.first());
+        let answered = self.pending.is_empty() && self.confirming.is_empty();
+        let waits = leads && (stream.undecided() > 0 || !answered);
+        let (decided, first, reads) = (stream.decided(), self.pending.first(), self.confirming.released());
         let movement = &mut self.movement;
         if !waits {
             movement.at = NEVER;
-        } else if movement.at == NEVER || (movement.decided, movement.first) != (decided, first) {
-            *movement = Movement { decided, first, at: now };
+        } else if movement.at == NEVER
+            || (movement.decided, movement.first, movement.reads) != (decided, first, reads)
+        {
+            *movement = Movement { decided, first, reads, at: now };
         }
         movement.at
     }

@@ -11,7 +11,7 @@
 //! | where | what |
 //! |---|---|
 //! | `worker` | a worker: joins its parts, and hands each what else it may touch |
-//! | `lead` | leading; joins `execute` (attempts), `seal` (entries), `pending` (replies that wait for the mark) |
+//! | `lead` | leading; joins `execute` (attempts), `seal` (entries), `pending` (replies that wait for the mark), `confirming` (reads that need not) |
 //! | `opening`, `speculation` | how a stream's epoch begins; what may have to be rolled back when it ends |
 //! | `apply` | look at decided entries, install what is safe |
 //! | `snapshots`, `horizon`, `reads` | followers serve reads |
@@ -54,6 +54,7 @@ mod birth;
 mod bounded;
 mod checked;
 mod checkpoint;
+mod confirming;
 mod context;
 pub mod control;
 mod controller;

@@ -81,10 +81,16 @@ impl Pending {
     /// Hands out the replies at or below `mark`, until the turn has handed out enough.
     #[inline]
     pub fn release(&mut self, mark: Timestamp, out: &mut Outbox) -> ReleasedCounts {
+        self.release_up_to(mark, usize::MAX, out)
+    }
+
+    #[inline]
+    fn release_up_to(&mut self, bound: Timestamp, most: usize, out: &mut Outbox) -> ReleasedCounts {
         let mut counts = ReleasedCounts::default();
-        while let Some(waiting) = self.queue.front().copied()
-            && waiting.ts <= mark
-        {
+        for _ in 0..most {
+            let Some(waiting) = self.queue.front().copied().filter(|waiting| waiting.ts <= bound) else {
+                break;
+            };
             if out.reply_bytes.len() >= RELEASE_BYTES {
                 counts.more = true;
                 break;
@@ -108,10 +114,20 @@ impl Pending {
         counts
     }
 
+    /// Hands out the first `most` replies, whatever the mark is, until the turn has handed out enough.
+    pub fn release_first(&mut self, most: usize, out: &mut Outbox) -> ReleasedCounts {
+        self.release_up_to(Timestamp::MAX, most, out)
+    }
+
     /// Leadership is lost: nobody can say yet whether these survive.
     pub fn fail(&mut self, out: &mut Outbox) {
+        self.fail_as(Outcome::Unknown, out);
+    }
+
+    /// None of them gets its reply.
+    pub fn fail_as(&mut self, outcome: Outcome, out: &mut Outbox) {
         while let Some(waiting) = self.queue.pop_front() {
-            self.hand_out(Waiting { len: 0, ..waiting }, Outcome::Unknown, Timestamp::ZERO, out);
+            self.hand_out(Waiting { len: 0, ..waiting }, outcome, Timestamp::ZERO, out);
         }
         self.bytes.clear();
         self.head = 0;

@@ -37,6 +37,24 @@ highwater_core::bugs! {
         shows: Torn,
         within: 2000,
     }
+    ReadAboveMark = "read-above-mark" {
+        mistake: "a read that saw what is above the mark leaves once followers confirm the lead",
+        breaks: "reads of what never happens",
+        shows: Torn,
+        within: 2000,
+    }
+    ReadUnconfirmed = "read-unconfirmed" {
+        mistake: "a read that saw nothing above the mark leaves at once",
+        breaks: "stale reads from a deposed leader",
+        shows: Torn,
+        within: 2000,
+    }
+    AnswerOutlived = "answer-outlived" {
+        mistake: "that followers once confirmed the lead counts for reads that run later",
+        breaks: "stale reads from a deposed leader",
+        shows: Torn,
+        within: 2000,
+    }
     FinalMarkIgnored = "final-mark-ignored" {
         mistake: "what is above the final mark of an ended epoch is installed",
         breaks: "transactions without those that they depend on; replicas differ",

@@ -66,6 +66,23 @@ impl Occ {
         Ok(ts)
     }
 
+    /// Ends a transaction that wrote nothing and saw nothing above `mark`, if it is one: validates what it read. On a conflict, everything
+    /// is undone. `false`: it is another one, and still open.
+    ///
+    /// What it read is what the store held at `mark`, and when it was validated, if nothing commits at or below `mark` any more: whatever
+    /// replaces a part of it later is above. So it needs no timestamp of its own.
+    pub fn commit_at(&mut self, mark: Timestamp) -> Result<bool, Abort> {
+        assert_eq!(self.phase, Phase::Open, "locks are taken after the procedure has ended");
+        if self.wrote || !self.sets.writes.is_empty() || self.latest > mark.0 {
+            return Ok(false);
+        }
+        self.phase = Phase::Stamped(mark);
+        self.validate()?;
+        self.writer.abort();
+        self.end();
+        Ok(true)
+    }
+
     /// Takes back what the open transaction has written so far, and keeps what it has read: it may write something else, whose
     /// commit then validates all of that. It must not touch again what it has written and not read.
     ///

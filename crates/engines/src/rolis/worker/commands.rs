@@ -109,7 +109,7 @@ impl RolisWorker {
         self.speculation.begin(ballot.epoch, &self.context.shared);
         let tables = self.store.schema().tables_at(self.context.level);
         self.feed.open(ballot.epoch, base, (&self.store, tables));
-        self.lead.begin(base, &self.context, &mut self.occ);
+        self.lead.begin(ballot.epoch, base, &self.context, &mut self.occ);
     }
 
     /// Ends leading, if it was: what is speculative is left to the final mark.

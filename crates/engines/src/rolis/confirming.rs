@@ -1,0 +1,220 @@
+//! Reads that wait for no disk: read-only transactions that saw nothing above the mark.
+//!
+//! What such a transaction saw is decided: it is what the store holds at the mark, now and after every takeover. One question is open: was
+//! this node still the leader when it ran, or had another one committed something by then that it does not show? An entry of the log would
+//! tell, as it does for all other replies; but an entry is decided when it is on disks. So the leader asks its followers
+//! ([`Stream::ask_for_confirmation`]), after the transaction has run. When a quorum has said yes, no later epoch had opened when it ran,
+//! and the reply leaves, with the mark for its timestamp.
+//!
+//! Invariants:
+//!
+//! - a reply leaves only if a quorum has confirmed a question that was asked after the transaction was validated, or an entry is decided
+//!   that was proposed after that, as in [`probes`](super::probes);
+//! - every version that the transaction saw, tombstones among them, is at or below the mark as it was before it was validated. Nothing
+//!   commits at or below the mark any more, so what it saw is the state at the mark;
+//! - that mark was read when the request was there: so whatever was acknowledged before is at or below it, and the order of timestamps
+//!   stays one that real time agrees with.
+//!
+//! Where entries wait for no disk and one is sent anyway, it is as good as a question, and nothing is asked.
+//!
+//! # Who does not answer
+//!
+//! A follower of an earlier build does not know the question. So reads come here once a quorum has answered under this ballot, and no more
+//! when one goes without an answer for [`PATIENCE`] of an election timeout: then an entry is sealed, which tells all the same, and reads wait for the
+//! mark, until a quorum answers again.
+
+use std::collections::VecDeque;
+
+use highwater_consensus::Stream;
+use highwater_core::{Durability, EntryIndex, Epoch, Outcome, Timestamp};
+
+use super::context::Context;
+use super::hooks;
+use super::pending::{Pending, ReleasedCounts};
+use super::watermark::Watermark;
+use crate::seam::{Nanos, Next, Outbox, Token};
+
+/// The reads of one worker, and what they wait for.
+#[derive(Debug, Default)]
+pub struct Confirming {
+    /// In the order in which they ran.
+    replies: Pending,
+    /// How many of the last ones ran since the last question.
+    unasked: usize,
+    /// The others, by question.
+    groups: VecDeque<Group>,
+    /// What is led, if anything is.
+    epoch: Option<Epoch>,
+    /// The last question of this lead, and when it was asked.
+    asked: Option<(u64, Nanos)>,
+    /// A quorum answers.
+    answers: bool,
+    /// How many replies have left.
+    released: u64,
+}
+
+/// Reads that wait for the same.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    count: usize,
+    /// The question that was asked after they had run.
+    number: u64,
+    /// The last entry that was proposed before they had run.
+    behind: EntryIndex,
+    /// Since when.
+    at: Nanos,
+}
+
+/// A question is as good as lost after this part of an election timeout.
+const PATIENCE: u64 = 4;
+/// Questions follow each other after this part of the batch delay, at the soonest, while one is open.
+const SPACING_DIVISOR: Nanos = 12;
+/// Who does not answer is asked again after so many election timeouts, while requests come.
+const ASK_AGAIN: u64 = 4;
+
+impl Confirming {
+    /// A lead begins: nothing is known of who answers.
+    pub fn begin(&mut self, epoch: Epoch) {
+        (self.epoch, self.asked, self.answers) = (Some(epoch), None, false);
+    }
+
+    /// Up to where a read may have looked that is to wait here: the mark, at this moment, so that whatever was acknowledged before is at or
+    /// below. `None`: all reads wait for the mark to pass them.
+    #[inline]
+    pub fn mark(&self, watermark: &Watermark) -> Option<Timestamp> {
+        if self.answers { self.epoch.and_then(|epoch| watermark.mark_in(epoch)) } else { None }
+    }
+
+    /// The reply of a transaction that was validated just now and saw nothing above `mark`.
+    #[inline]
+    pub fn push(&mut self, mark: Timestamp, token: Token, outcome: Outcome, reply: &[u8]) {
+        self.replies.push(mark, token, outcome, reply);
+        self.unasked += 1;
+    }
+
+    /// How many replies wait.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.replies.len()
+    }
+
+    /// Whether none does.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.replies.is_empty()
+    }
+
+    /// How many have left.
+    pub fn released(&self) -> u64 {
+        self.released
+    }
+
+    /// Bytes of the replies that wait.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.replies.bytes()
+    }
+
+    /// Asks, if somebody waits for it. `sealed_behind`: an entry was sealed in this turn, behind this one. Whether another one has to be
+    /// sealed, because nobody answers.
+    pub fn ask(
+        &mut self,
+        now: Nanos,
+        sealed_behind: Option<EntryIndex>,
+        context: &Context,
+        stream: &mut Stream,
+    ) -> bool {
+        if self.answers && self.is_empty() {
+            return false;
+        }
+        let timeout = context.options().election_timeout;
+        let (last, asked_at) = self.asked.unwrap_or_default();
+        let answered = last > 0 && stream.confirmed() >= last;
+        self.answers |= answered;
+        let entries_are_quick = context.options().durability != Durability::Sync;
+        if let Some(behind) = sealed_behind.filter(|_| entries_are_quick && self.unasked > 0) {
+            self.close_group(Group { count: self.unasked, number: u64::MAX, behind, at: now });
+        }
+        let wanted = self.unasked > 0 && (answered || now >= self.due(asked_at, context));
+        if wanted || last == 0 || !self.answers && now >= asked_at + ASK_AGAIN * timeout {
+            let behind = stream.last();
+            let old = last > 0 && hooks::counts_old_answers();
+            let number = if old { last } else { stream.ask_for_confirmation() };
+            self.asked = Some((number, now));
+            if self.unasked > 0 {
+                self.close_group(Group { count: self.unasked, number, behind, at: now });
+            }
+        }
+        let lost = self
+            .groups
+            .front()
+            .is_some_and(|group| now >= group.lost_at(context) && !group.is_proven(stream));
+        if lost {
+            self.answers = false;
+            // One entry tells for all of them. It may be lost, too.
+            self.groups.iter_mut().for_each(|group| group.at = now);
+        }
+        lost
+    }
+
+    fn close_group(&mut self, group: Group) {
+        self.groups.push_back(group);
+        self.unasked = 0;
+    }
+
+    /// When the next question may be asked though one is open.
+    fn due(&self, asked_at: Nanos, context: &Context) -> Nanos {
+        asked_at + context.options().batch_delay / SPACING_DIVISOR
+    }
+
+    /// Hands out the replies whose proof is there.
+    pub fn release(&mut self, stream: &Stream, out: &mut Outbox) -> ReleasedCounts {
+        let mut counts = ReleasedCounts::default();
+        if hooks::releases_unconfirmed() {
+            self.close_group(Group { count: self.unasked, number: 0, behind: EntryIndex::NONE, at: 0 });
+        }
+        while let Some(group) = self.groups.front_mut()
+            && group.is_proven(stream)
+        {
+            let released = self.replies.release_first(group.count, out);
+            let count = released.committed + released.other;
+            group.count -= count as usize;
+            self.released += count;
+            counts.committed += released.committed;
+            counts.other += released.other;
+            counts.more = group.count > 0;
+            if counts.more {
+                break;
+            }
+            self.groups.pop_front();
+        }
+        counts
+    }
+
+    /// The lead is over: these are not answered. They did nothing, and may be asked again.
+    pub fn fail(&mut self, out: &mut Outbox) {
+        self.replies.fail_as(Outcome::Conflict, out);
+        self.groups.clear();
+        self.unasked = 0;
+        (self.epoch, self.asked, self.answers) = (None, None, false);
+    }
+
+    /// When a turn is wanted, if nothing comes before.
+    pub fn next(&self, context: &Context) -> Next {
+        let lost = self.groups.front().map(|group| group.lost_at(context));
+        let asked_at = self.asked.filter(|_| self.unasked > 0).map(|(_, at)| at);
+        let due = asked_at.map(|at| self.due(at, context));
+        lost.into_iter().chain(due).min().map_or(Next::Idle, Next::At)
+    }
+}
+
+impl Group {
+    fn is_proven(&self, stream: &Stream) -> bool {
+        stream.confirmed() >= self.number || stream.decided() > self.behind || hooks::releases_unconfirmed()
+    }
+
+    /// When the question counts as lost.
+    fn lost_at(&self, context: &Context) -> Nanos {
+        self.at + context.options().election_timeout / PATIENCE
+    }
+}
