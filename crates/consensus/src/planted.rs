@@ -67,12 +67,6 @@ highwater_core::bugs! {
         shows: Forgetful,
         within: 2000,
     }
-    ConfirmedAnyway = "confirmed-anyway" {
-        mistake: "a follower that has promised a newer ballot still tells the old leader that it follows it",
-        breaks: "a deposed leader answers reads with what has been replaced since",
-        shows: Torn,
-        within: 2000,
-    }
     HalfRecovered = "half-recovered" {
         mistake: "of an adoption that is on disk in part, that part counts as the whole",
         breaks: "entries that an earlier vote was for are gone, and the rest outranks those who have them",

@@ -7,6 +7,7 @@
 mod common;
 
 mod codec;
+mod confirming;
 mod duels;
 mod regressions;
 mod scripts;

@@ -94,8 +94,11 @@ impl DiskFile for SlowFile {
     }
 
     fn sync(&mut self) -> std::io::Result<()> {
-        // What is slow here is the disk itself.
-        std::thread::sleep(Duration::from_millis(self.1.load(Ordering::Relaxed)));
+        // What is slow here is the disk itself, until it no longer is.
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(self.1.load(Ordering::Relaxed)) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         self.0.sync()
     }
 }
@@ -110,7 +113,6 @@ impl Cluster {
         let mut config = common::config(3, 2);
         config.cluster.durability = Durability::Sync;
         let disks: Vec<SlowDisk> = (0..3).map(SlowDisk::new).collect();
-        disks.iter().for_each(|disk| disk.sync_ms.store(sync_ms, Ordering::Relaxed));
         let start = |id: u8| {
             let config = Config { node: id, ..config.clone() };
             let incarnation = Incarnation(700 + u64::from(id));
@@ -128,7 +130,13 @@ impl Cluster {
             });
             Some(Node::start_with(&config, incarnation, replica, storage, Signals::Leave).unwrap())
         };
+        disks.iter().for_each(|disk| disk.sync_ms.store(sync_ms, Ordering::Relaxed));
         Cluster { nodes: (0..3).map(start).collect(), disks }
+    }
+
+    /// From now on a sync takes so long.
+    fn slow_down(&self, sync_ms: u64) {
+        self.disks.iter().for_each(|disk| disk.sync_ms.store(sync_ms, Ordering::Relaxed));
     }
 
     /// Sends a command to each node until one answers as wanted; which.
@@ -154,7 +162,8 @@ impl Cluster {
 fn call(client: &mut TcpStream, words: &[&[u8]]) -> String {
     client.write_all(&common::command(words)).unwrap();
     let mut line = String::new();
-    BufReader::new(client).read_line(&mut line).unwrap();
+    // With a time-out: nothing came.
+    let _ = BufReader::new(client).read_line(&mut line);
     line.trim_end().into()
 }
 
@@ -193,4 +202,27 @@ fn disks_slower_than_an_election_timeout_have_a_leader_and_another_when_it_dies(
     drop(cluster.nodes[leader].take());
     let next = cluster.until("another leader", &[b"GET", b"kept"], |line| line == "$5");
     assert_ne!(next, leader);
+}
+
+/// A `GET` took as long as a `SET`: what proved that the leader led was an entry of the log.
+#[test]
+fn reads_wait_for_no_disk() {
+    let cluster = Cluster::start(0);
+    // On a starved machine an election may begin meanwhile, and its promises do wait for the disks.
+    let reads = |client: &mut TcpStream| {
+        client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        (0..100)
+            .all(|_| call(client, &[b"GET", b"kept"]) == "$5" && call(client, &[b"GET", b"none"]) == "$-1")
+    };
+    let answered = (0..5).any(|_| {
+        let leader = cluster.until("a leader", &[b"SET", b"kept", b"value"], |line| line == "+OK");
+        let mut client = common::resp_client(cluster.nodes[leader].as_ref().unwrap().resp_address());
+        // Now a majority has said for the first time that this node leads.
+        assert_eq!(call(&mut client, &[b"GET", b"kept"]), "$5");
+        cluster.slow_down(3_600_000);
+        let answered = reads(&mut client);
+        cluster.slow_down(0);
+        answered
+    });
+    assert!(answered, "no syncs, no reads");
 }

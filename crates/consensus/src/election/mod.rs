@@ -84,7 +84,7 @@
 //!
 //! # Left out
 //!
-//! What happens to the streams (the host's business), and leases (reads wait for the watermark instead).
+//! What happens to the streams (the host's business), and leases (reads wait for the watermark, or for a majority's word, instead).
 
 mod candidate;
 mod message;

@@ -9,10 +9,12 @@
 //! memory comes back as another voter. The answer itself promises nothing, so it need not be on any disk.
 
 use bytes::Bytes;
-use highwater_core::{Ballot, planted};
+use highwater_core::Ballot;
+use highwater_core::hooks::buggify;
 
 use super::role::Role;
 use super::state::Stream;
+use crate::hooks::NO_ANSWER;
 use crate::{Message, Voter};
 
 impl Stream {
@@ -45,9 +47,12 @@ impl Stream {
     /// The leader of `ballot` asks. Who knows of a higher one says so; who has not promised this one yet does not follow it yet.
     pub(super) fn on_confirm(&mut self, from: Voter, ballot: Ballot, number: u64) {
         debug_assert_eq!(from.node, ballot.node, "only the owner of a ballot speaks under it");
-        if ballot < self.promised && !planted!(ConfirmedAnyway) {
+        if buggify(NO_ANSWER) {
+            return;
+        }
+        if ballot < self.promised {
             self.send(from.node, Message::Stale { promised: self.promised }, Bytes::new());
-        } else if ballot <= self.promised && ballot.node != self.me.node {
+        } else if ballot == self.promised && ballot.node != self.me.node {
             self.send(from.node, Message::Confirmed { ballot, number }, Bytes::new());
         }
     }

@@ -59,6 +59,31 @@ impl Simulation {
             seen.promised[at] = stream.promised();
             seen.decided[at] = stream.decided();
         }
+        self.check_confirmed(node);
+    }
+
+    /// Whoever is confirmed led when it asked: nobody had won a later ballot.
+    fn check_confirmed(&mut self, node: usize) {
+        let Simulation { nodes, questions, confirmed, .. } = self;
+        let node = &nodes[node];
+        questions.retain(|asked| {
+            let stream = &node.streams[asked.stream];
+            if asked.leader.node != node.me.node {
+                return true;
+            }
+            if asked.leader != node.me || !stream.is_leading(asked.ballot) {
+                return false;
+            }
+            let answered = stream.confirmed() >= asked.number;
+            *confirmed += u64::from(answered);
+            assert!(
+                !answered || asked.won <= asked.ballot,
+                "{} was confirmed after {} won",
+                asked.ballot,
+                asked.won
+            );
+            !answered
+        });
     }
 
     /// Runs until `done`, within a bounded time.

@@ -62,6 +62,16 @@ pub struct Seen {
     pub decided: Vec<EntryIndex>,
 }
 
+/// A leader asked whether it leads.
+pub struct Question {
+    pub leader: Voter,
+    pub stream: usize,
+    pub ballot: Ballot,
+    pub number: u64,
+    /// The highest ballot that had won an election by then.
+    pub won: Ballot,
+}
+
 pub struct Simulation {
     pub rng: Rng,
     pub now: Nanos,
@@ -78,6 +88,9 @@ pub struct Simulation {
     /// What was ever decided, by stream.
     pub history: Vec<Vec<Bytes>>,
     pub winners: BTreeMap<Epoch, (Ballot, Voter)>,
+    /// Those without an answer, and how many had theirs.
+    pub questions: Vec<Question>,
+    pub confirmed: u64,
     /// Connections that keep order, or free datagrams.
     pub connections: bool,
     /// Directed; with connections: symmetric. Bumped when a connection breaks: what was under way is lost.
@@ -129,6 +142,8 @@ impl Simulation {
             streams,
             history: vec![Vec::new(); streams],
             winners: BTreeMap::new(),
+            questions: Vec::new(),
+            confirmed: 0,
             connections,
             lines: BTreeMap::new(),
             last_arrival: BTreeMap::new(),
@@ -235,6 +250,7 @@ impl Simulation {
             }
         }
         if self.nodes[node].is_open() {
+            self.ask(node);
             self.admit(node);
         }
         for stream in 0..self.streams {
@@ -247,6 +263,17 @@ impl Simulation {
             self.copy_if_too_far(node, stream);
         }
         self.after(node);
+    }
+
+    /// A leader asks whether it leads.
+    pub fn ask(&mut self, node: usize) {
+        let stream = self.rng.below(self.streams as u64) as usize;
+        let won = self.winners.values().map(|(ballot, _)| *ballot).max().unwrap_or_default();
+        let leader = &mut self.nodes[node];
+        let ballot = leader.streams[stream].promised();
+        let number = leader.streams[stream].ask_for_confirmation();
+        leader.poll(self.now);
+        self.questions.push(Question { leader: self.nodes[node].me, stream, ballot, number, won });
     }
 
     /// A leader changes the epoch to admit lives that follow it.

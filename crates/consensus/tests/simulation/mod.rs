@@ -13,8 +13,8 @@ use cluster::{MS, Simulation};
 use highwater_consensus::*;
 use highwater_core::{Durability, Epoch};
 
-/// One cluster's story; returns how many steps it took.
-fn run(seed: u64, durability: Durability) -> u64 {
+/// One cluster's story; returns how many steps it took, and how often a leader found out that it led.
+fn run(seed: u64, durability: Durability) -> (u64, u64) {
     let mut simulation = Simulation::new(seed, durability);
     // Many short stories and a few long ones.
     let most = simulation.rng.below(500 * MS);
@@ -41,7 +41,7 @@ fn run(seed: u64, durability: Durability) -> u64 {
             })
         })
     });
-    simulation.steps
+    (simulation.steps, simulation.confirmed)
 }
 
 /// The seeds to run, and whether they were asked for.
@@ -71,11 +71,13 @@ fn every_seed_with_disks_behind_stays_safe_and_converges() {
 
 fn run_all(durability: Durability) {
     let (range, asked) = seeds();
-    let mut steps = 0;
+    let (mut steps, mut confirmed) = (0, 0);
     for seed in range.clone() {
         let run = std::panic::catch_unwind(|| run(seed, durability));
-        steps += run.unwrap_or_else(|_| panic!("seed {seed} failed: HIGHWATER_SEEDS={seed}..{}", seed + 1));
+        let run = run.unwrap_or_else(|_| panic!("seed {seed} failed: HIGHWATER_SEEDS={seed}..{}", seed + 1));
+        (steps, confirmed) = (steps + run.0, confirmed + run.1);
     }
+    assert!(asked || confirmed > range.end - range.start, "leaders hear that they lead: {confirmed}");
     if asked {
         println!("{range:?}: {steps} steps");
     }

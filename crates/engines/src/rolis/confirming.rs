@@ -115,12 +115,12 @@ impl Confirming {
         self.replies.bytes()
     }
 
-    /// Asks, if somebody waits for it. `sealed_behind`: an entry was sealed in this turn, behind this one. Whether another one has to be
-    /// sealed, because nobody answers.
+    /// Asks, if somebody waits for it. `sealed_behind`: an entry was sealed in this turn, behind this one. `open`: another one has something in
+    /// it, and is sealed soon. Whether one has to be sealed, because nobody answers.
     pub fn ask(
         &mut self,
         now: Nanos,
-        sealed_behind: Option<EntryIndex>,
+        (sealed_behind, open): (Option<EntryIndex>, bool),
         context: &Context,
         stream: &mut Stream,
     ) -> bool {
@@ -131,11 +131,12 @@ impl Confirming {
         let (last, asked_at) = self.asked.unwrap_or_default();
         let answered = last > 0 && stream.confirmed() >= last;
         self.answers |= answered;
-        let entries_are_quick = context.options().durability != Durability::Sync;
-        if let Some(behind) = sealed_behind.filter(|_| entries_are_quick && self.unasked > 0) {
+        let quick = entries_are_quick(context);
+        if let Some(behind) = sealed_behind.filter(|_| quick && self.unasked > 0) {
             self.close_group(Group { count: self.unasked, number: u64::MAX, behind, at: now });
         }
-        let wanted = self.unasked > 0 && (answered || now >= self.due(asked_at, context));
+        let may = answered || now >= self.due(asked_at, context);
+        let wanted = self.unasked > 0 && may && !(quick && open);
         if wanted || last == 0 || !self.answers && now >= asked_at + ASK_AGAIN * timeout {
             let behind = stream.last();
             let old = last > 0 && hooks::counts_old_answers();
@@ -199,13 +200,19 @@ impl Confirming {
         (self.epoch, self.asked, self.answers) = (None, None, false);
     }
 
-    /// When a turn is wanted, if nothing comes before.
-    pub fn next(&self, context: &Context) -> Next {
+    /// When a turn is wanted, if nothing comes before. `open`: an entry has something in it, and gives a turn, too.
+    pub fn next(&self, open: bool, context: &Context) -> Next {
         let lost = self.groups.front().map(|group| group.lost_at(context));
-        let asked_at = self.asked.filter(|_| self.unasked > 0).map(|(_, at)| at);
+        let asks = self.unasked > 0 && !(open && entries_are_quick(context));
+        let asked_at = self.asked.filter(|_| asks).map(|(_, at)| at);
         let due = asked_at.map(|at| self.due(at, context));
         lost.into_iter().chain(due).min().map_or(Next::Idle, Next::At)
     }
+}
+
+/// Whether an entry is decided without a disk.
+fn entries_are_quick(context: &Context) -> bool {
+    context.options().durability != Durability::Sync
 }
 
 impl Group {

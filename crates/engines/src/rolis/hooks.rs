@@ -96,6 +96,7 @@ pub const SITES: &[Site] = &[
     crate::copy::hooks::REFUSE_COPY,
     crate::copy::hooks::SMALL_CHUNK,
     HAND_OVER,
+    highwater_consensus::hooks::NO_ANSWER,
 ];
 
 /// A request is refused for want of room: a client must bear it at any time.

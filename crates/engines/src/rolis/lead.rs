@@ -190,7 +190,8 @@ impl Lead {
         executor.tell_clock(sealer.clock_stands(), context, turn);
         if !feed.is_shared() {
             let sealed_behind = Some(last).filter(|last| *last < stream.last());
-            if confirming.ask(turn.now, sealed_behind, context, stream) {
+            let entries = (sealed_behind, !sealer.is_empty());
+            if confirming.ask(turn.now, entries, context, stream) {
                 self.want_entry(context);
                 turn.again = true;
             }
@@ -266,7 +267,7 @@ impl Lead {
         let next = apart_by.map_or(next, |by| next.sooner(Next::At(by)));
         let next =
             self.untold_since.map_or(next, |since| next.sooner(Next::At(announced_by(since, context))));
-        let next = next.sooner(self.confirming.next(context));
+        let next = next.sooner(self.confirming.next(!self.sealer.is_empty(), context));
         self.sealer.due(context, &self.pending, stream).map_or(next, |due| next.sooner(Next::At(due)))
     }
 

@@ -31,7 +31,8 @@
 //! # Invariants
 //!
 //! 1. *Released implies preserved.* A reply leaves at `ts <= mark`; the final mark of an epoch is at least every mark that
-//!    its leader had; everything at or below the final mark is applied by everyone.
+//!    its leader had; everything at or below the final mark is applied by everyone. (A read that saw nothing above the mark leaves at
+//!    the mark, once a majority has confirmed that this node led when it ran: `confirming`.)
 //! 2. *One granularity.* Release, replay and preservation compare the same timestamp of the same transaction with the
 //!    same mark. (The paper compares entries by their last timestamp.)
 //! 3. *Nothing above a final mark is ever applied.* Not by followers (`apply`), and the deposed leader rolls back what
