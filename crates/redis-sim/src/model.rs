@@ -186,9 +186,13 @@ impl Op {
             Op::ZAdd(key, score, member) => {
                 let (value, _) = state.entry(key.clone()).or_insert((Value::Sorted(Vec::new()), 0));
                 let Value::Sorted(members) = value else { unreachable!("keys keep their types") };
+                // A gift that nobody acknowledged is given again.
+                let before = members.len();
+                members.retain(|(_, other)| other != member);
+                let added = members.len() == before;
                 members.push((*score, member.clone()));
                 members.sort();
-                ":1\r\n".into()
+                format!(":{}\r\n", u8::from(added))
             }
             Op::ZPop(key, _) => {
                 let Some((Value::Sorted(members), _)) = state.get_mut(key) else { return "*-1\r\n".into() };

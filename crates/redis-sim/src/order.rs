@@ -228,6 +228,17 @@ mod tests {
         assert!(judge(&[first, second]).unwrap_err().contains("asked for later"));
     }
 
+    /// A steward gave a member twice, because its leader stood still after the first time.
+    #[test]
+    fn what_is_added_twice_is_there_once() {
+        let add = |at, reply: &str| done(Op::ZAdd("q:scores".into(), 1, "i".into()), 0, (at, at), at, reply);
+        let pop = |at, reply: &str| done(Op::ZPop("q:scores".into(), 10), 0, (at, at), at, reply);
+        let (item, nothing) = ("*3\r\n$8\r\nq:scores\r\n$1\r\ni\r\n$1\r\n1\r\n", "*-1\r\n");
+        assert!(judge(&[add(1, ":1\r\n"), add(2, ":0\r\n"), pop(3, item), pop(4, nothing)]).is_ok());
+        assert!(judge(&[add(1, ":1\r\n"), add(2, ":1\r\n")]).is_err());
+        assert!(judge(&[add(1, ":1\r\n"), add(2, ":0\r\n"), pop(3, item), pop(4, item)]).is_err());
+    }
+
     #[test]
     fn a_pop_takes_what_is_first_once() {
         let key = || "q:a".to_string();
