@@ -46,8 +46,7 @@ impl Attempts for Occ {
 /// Runs a procedure once and ends its transaction by `commit` (`true`: its writes are dropped, what it read is validated).
 /// `None`: a conflict; nothing is left of the attempt.
 ///
-/// Every decision but a conflict reveals what was read: it is validated, has a timestamp, and waits for the mark like a
-/// commit. Of a request under a session [`once`] is what runs it.
+/// Every decision but a conflict reveals what was read: it is validated, has a timestamp, and waits like a commit. Of a request under a session [`once`] is what runs it.
 #[inline]
 pub(crate) fn attempt<T: Attempts>(
     registry: &Registry<T>,

@@ -45,6 +45,9 @@ pub enum End {
 /// More possible states than this are not followed.
 const MOST_STATES: usize = 20_000;
 
+/// Nor more of them all in all, with one group: a few seconds' work.
+const MOST_FOLLOWED: usize = 50_000;
+
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Judged {
@@ -114,12 +117,17 @@ fn follow(
         return Ok(false);
     }
     let mut states = States::from([(State::new(), 0)]);
+    let mut followed = 0;
     let mut last: BTreeMap<String, String> = BTreeMap::new();
     for (at, _, reply, record) in known.iter().copied() {
         let may = |(after, _): &(Timestamp, &Record)| *after < *at;
         let open: Vec<Option<&Record>> = open.iter().map(|open| may(open).then_some(open.1)).collect();
         let sweeps: Vec<&Record> = sweeps.iter().filter(|open| may(open)).map(|open| open.1).collect();
         if !spread(&mut states, &open, &sweeps) {
+            return Ok(false);
+        }
+        followed += states.len();
+        if followed > MOST_FOLLOWED {
             return Ok(false);
         }
         let mut next = States::new();

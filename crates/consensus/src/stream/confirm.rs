@@ -27,6 +27,9 @@ impl Stream {
         let Role::Leading(leading) = &mut self.role else { panic!("only a leader asks whether it leads") };
         leading.asked += 1;
         let number = leading.asked;
+        if leading.alone {
+            leading.confirmed = number;
+        }
         for node in leading.peers.keys().copied().collect::<Vec<_>>() {
             self.send(node, Message::Confirm { ballot, number }, Bytes::new());
         }
@@ -34,37 +37,37 @@ impl Stream {
     }
 
     /// The last question to which a quorum has said yes: when it was asked this node led. 0: none, or this node does not lead.
+    #[inline]
     pub fn confirmed(&self) -> u64 {
-        let Role::Leading(leading) = &self.role else { return 0 };
-        leading.quorums.largest_reached(|voter| {
-            if voter == self.me {
-                return leading.asked;
-            }
-            leading.peers.get(&voter.node).filter(|peer| peer.voter == voter).map_or(0, |peer| peer.confirmed)
-        })
+        if let Role::Leading(leading) = &self.role { leading.confirmed } else { 0 }
     }
 
     /// The leader of `ballot` asks. Who knows of a higher one says so; who has not promised this one yet does not follow it yet.
     pub(super) fn on_confirm(&mut self, from: Voter, ballot: Ballot, number: u64) {
         debug_assert_eq!(from.node, ballot.node, "only the owner of a ballot speaks under it");
-        if buggify(NO_ANSWER) {
-            return;
-        }
         if ballot < self.promised {
             self.send(from.node, Message::Stale { promised: self.promised }, Bytes::new());
-        } else if ballot == self.promised && ballot.node != self.me.node {
+        } else if ballot == self.promised && ballot.node != self.me.node && !buggify(NO_ANSWER) {
             self.send(from.node, Message::Confirmed { ballot, number }, Bytes::new());
         }
     }
 
     /// A follower says yes.
     pub(super) fn on_confirmed(&mut self, from: Voter, ballot: Ballot, number: u64) {
-        let promised = self.promised;
+        let (me, promised) = (self.me, self.promised);
         let Role::Leading(leading) = &mut self.role else { return };
         let asked = leading.asked;
         let Some(peer) = leading.peers.get_mut(&from.node) else { return };
-        if ballot == promised && peer.voter == from && number <= asked {
-            peer.confirmed = peer.confirmed.max(number);
+        if ballot != promised || peer.voter != from || number > asked || number <= peer.confirmed {
+            return;
         }
+        peer.confirmed = number;
+        let reached = leading.quorums.largest_reached(|voter| {
+            if voter == me {
+                return asked;
+            }
+            leading.peers.get(&voter.node).filter(|peer| peer.voter == voter).map_or(0, |peer| peer.confirmed)
+        });
+        leading.confirmed = leading.confirmed.max(reached);
     }
 }

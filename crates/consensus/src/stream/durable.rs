@@ -95,6 +95,12 @@ impl Stream {
         }
     }
 
+    /// Whether what is accepted counts only once it is on a disk.
+    #[inline]
+    pub fn waits_for_disk(&self) -> bool {
+        self.waits && self.durable.is_some()
+    }
+
     /// The disk is too far behind, with [`Durability::Async`]: until it is not, what is accepted counts once it is on disk.
     pub fn wait_for_disk(&mut self, waits: bool) {
         if self.options.durability != Durability::Async {

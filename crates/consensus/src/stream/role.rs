@@ -171,8 +171,10 @@ pub struct Leading {
     /// The largest `decided` that was sent to the followers. If it is less than what is decided, they have yet to be
     /// told.
     pub told_decided: EntryIndex,
-    /// Questions that were asked whether this node leads.
+    /// Questions that were asked whether this node leads,
     pub asked: u64,
+    /// and the last one to which a quorum has said yes.
+    pub confirmed: u64,
 }
 
 /// A follower as its leader sees it.
@@ -222,7 +224,8 @@ impl Leading {
             }
         }
         let alone = quorums.reached(|voter| voter == me);
-        Leading { quorums, alone, peers, adopted, told_decided: EntryIndex::NONE, asked: 0 }
+        let told_decided = EntryIndex::NONE;
+        Leading { quorums, alone, peers, adopted, told_decided, asked: 0, confirmed: 0 }
     }
 
     /// Up to where a log that stands at `tail` surely agrees with ours; `ballot` is ours.

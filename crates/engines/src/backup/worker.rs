@@ -211,7 +211,11 @@ impl BackupWorker {
     /// Gives requests that met conflicts another round of attempts.
     fn retry(&mut self, out: &mut Outbox) {
         let mut retries = std::mem::take(&mut self.retries);
+        let most_bytes = self.shared.options.max_in_flight_bytes;
         let gave_up = retries.round(self.shared.options.max_attempts, |retry| {
+            if self.log_bytes >= most_bytes || self.pending_bytes >= most_bytes {
+                return Again::Waits;
+            }
             if self.execute(retry.token, retry.call()) { Again::Done } else { Again::Conflict }
         });
         self.retries = retries;
@@ -304,7 +308,10 @@ impl Worker for BackupWorker {
             self.release(out);
             self.grant.next_turn(&self.shared.account, &mut self.occ);
             // The primary never rolls back: nothing older can be written any more.
-            self.occ.collect(self.shared.clock.now()) || !self.retries.is_empty()
+            let most_bytes = self.shared.options.max_in_flight_bytes;
+            let full = self.log_bytes >= most_bytes || self.pending_bytes >= most_bytes;
+            // What makes room gives a turn, too.
+            self.occ.collect(self.shared.clock.now()) || !(full || self.retries.is_empty())
         } else {
             self.acknowledge(out);
             false

@@ -12,21 +12,21 @@
 //!   that was proposed after that, as in [`probes`](super::probes);
 //! - every version that the transaction saw, tombstones among them, is at or below the mark as it was before it was validated. Nothing
 //!   commits at or below the mark any more, so what it saw is the state at the mark;
-//! - that mark was read when the request was there: so whatever was acknowledged before is at or below it, and the order of timestamps
-//!   stays one that real time agrees with.
+//! - that mark was read when the request was there: so whatever a leader acknowledged before is at or below it, and the order of timestamps
+//!   stays one that real time agrees with. (A follower's mark may be ahead of its leader's for a moment, and what was read there with it.)
 //!
 //! Where entries wait for no disk and one is sent anyway, it is as good as a question, and nothing is asked.
 //!
 //! # Who does not answer
 //!
 //! A follower of an earlier build does not know the question. So reads come here once a quorum has answered under this ballot, and no more
-//! when one goes without an answer for [`PATIENCE`] of an election timeout: then an entry is sealed, which tells all the same, and reads wait for the
-//! mark, until a quorum answers again.
+//! when one goes without an answer for this part of an election timeout ([`PATIENCE`]): then an entry is sealed, which tells all the same, another
+//! question is asked, and reads wait for the mark until a quorum has answered that.
 
 use std::collections::VecDeque;
 
 use highwater_consensus::Stream;
-use highwater_core::{Durability, EntryIndex, Epoch, Outcome, Timestamp};
+use highwater_core::{EntryIndex, Epoch, Outcome, Timestamp};
 
 use super::context::Context;
 use super::hooks;
@@ -51,30 +51,35 @@ pub struct Confirming {
     answers: bool,
     /// How many replies have left.
     released: u64,
+    /// How many waited for the last question, or entry.
+    last_count: usize,
 }
 
 /// Reads that wait for the same.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     count: usize,
-    /// The question that was asked after they had run.
+    /// A question that is asked after they have run,
     number: u64,
-    /// The last entry that was proposed before they had run.
+    /// or an entry behind this one: it is proposed after they have run.
     behind: EntryIndex,
-    /// Since when.
-    at: Nanos,
+    /// The first turn after that.
+    since: Option<Nanos>,
 }
 
 /// A question is as good as lost after this part of an election timeout.
 const PATIENCE: u64 = 4;
 /// Questions follow each other after this part of the batch delay, at the soonest, while one is open.
 const SPACING_DIVISOR: Nanos = 12;
+/// Not many.
+const FEW: usize = 4;
 /// Who does not answer is asked again after so many election timeouts, while requests come.
 const ASK_AGAIN: u64 = 4;
 
 impl Confirming {
     /// A lead begins: nothing is known of who answers.
     pub fn begin(&mut self, epoch: Epoch) {
+        debug_assert!(self.is_empty(), "the last lead left nothing");
         (self.epoch, self.asked, self.answers) = (Some(epoch), None, false);
     }
 
@@ -104,6 +109,12 @@ impl Confirming {
         self.replies.is_empty()
     }
 
+    /// Whether more than a few reads come between two questions.
+    #[inline]
+    pub fn has_many(&self) -> bool {
+        self.last_count > FEW && !self.is_empty()
+    }
+
     /// How many have left.
     pub fn released(&self) -> u64 {
         self.released
@@ -129,38 +140,47 @@ impl Confirming {
         }
         let timeout = context.options().election_timeout;
         let (last, asked_at) = self.asked.unwrap_or_default();
-        let answered = last > 0 && stream.confirmed() >= last;
+        let confirmed = stream.confirmed();
+        let answered = last > 0 && confirmed >= last;
         self.answers |= answered;
-        let quick = entries_are_quick(context);
+        let quick = !stream.waits_for_disk();
         if let Some(behind) = sealed_behind.filter(|_| quick && self.unasked > 0) {
-            self.close_group(Group { count: self.unasked, number: u64::MAX, behind, at: now });
+            // As good as a question. The next question is asked after these have run, too.
+            self.close_group(last + 1, behind);
         }
         let may = answered || now >= self.due(asked_at, context);
         let wanted = self.unasked > 0 && may && !(quick && open);
         if wanted || last == 0 || !self.answers && now >= asked_at + ASK_AGAIN * timeout {
-            let behind = stream.last();
             let old = last > 0 && hooks::counts_old_answers();
             let number = if old { last } else { stream.ask_for_confirmation() };
             self.asked = Some((number, now));
-            if self.unasked > 0 {
-                self.close_group(Group { count: self.unasked, number, behind, at: now });
-            }
+            self.close_group(number, stream.last());
         }
-        let lost = self
-            .groups
-            .front()
-            .is_some_and(|group| now >= group.lost_at(context) && !group.is_proven(stream));
+        let patience = timeout / PATIENCE;
+        let decided = stream.decided();
+        let is_lost = |group: &Group| {
+            group.since.is_some_and(|since| now >= since + patience) && !group.is_proven(confirmed, decided)
+        };
+        let lost = self.groups.front().is_some_and(is_lost);
+        for group in &mut self.groups {
+            // A turn may be long: the time of a question runs from the turn after it, in which an answer may have come.
+            group.since = if lost { Some(now) } else { group.since.or(Some(now)) };
+        }
         if lost {
+            // One entry tells for all of them, and so does another question.
             self.answers = false;
-            // One entry tells for all of them. It may be lost, too.
-            self.groups.iter_mut().for_each(|group| group.at = now);
+            self.asked = Some((stream.ask_for_confirmation(), now));
         }
         lost
     }
 
-    fn close_group(&mut self, group: Group) {
-        self.groups.push_back(group);
-        self.unasked = 0;
+    /// What has no group yet waits for this question, or for an entry behind that one.
+    fn close_group(&mut self, number: u64, behind: EntryIndex) {
+        if self.unasked > 0 {
+            self.last_count = self.unasked;
+            self.groups.push_back(Group { count: self.unasked, number, behind, since: None });
+            self.unasked = 0;
+        }
     }
 
     /// When the next question may be asked though one is open.
@@ -172,10 +192,11 @@ impl Confirming {
     pub fn release(&mut self, stream: &Stream, out: &mut Outbox) -> ReleasedCounts {
         let mut counts = ReleasedCounts::default();
         if hooks::releases_unconfirmed() {
-            self.close_group(Group { count: self.unasked, number: 0, behind: EntryIndex::NONE, at: 0 });
+            self.close_group(0, EntryIndex::NONE);
         }
+        let (confirmed, decided) = (stream.confirmed(), stream.decided());
         while let Some(group) = self.groups.front_mut()
-            && group.is_proven(stream)
+            && group.is_proven(confirmed, decided)
         {
             let released = self.replies.release_first(group.count, out);
             let count = released.committed + released.other;
@@ -201,27 +222,18 @@ impl Confirming {
     }
 
     /// When a turn is wanted, if nothing comes before. `open`: an entry has something in it, and gives a turn, too.
-    pub fn next(&self, open: bool, context: &Context) -> Next {
-        let lost = self.groups.front().map(|group| group.lost_at(context));
-        let asks = self.unasked > 0 && !(open && entries_are_quick(context));
+    pub fn next(&self, now: Nanos, open: bool, context: &Context, stream: &Stream) -> Next {
+        let patience = context.options().election_timeout / PATIENCE;
+        let lost = self.groups.front().map(|group| group.since.unwrap_or(now) + patience);
+        let asks = self.unasked > 0 && (stream.waits_for_disk() || !open);
         let asked_at = self.asked.filter(|_| asks).map(|(_, at)| at);
         let due = asked_at.map(|at| self.due(at, context));
         lost.into_iter().chain(due).min().map_or(Next::Idle, Next::At)
     }
 }
 
-/// Whether an entry is decided without a disk.
-fn entries_are_quick(context: &Context) -> bool {
-    context.options().durability != Durability::Sync
-}
-
 impl Group {
-    fn is_proven(&self, stream: &Stream) -> bool {
-        stream.confirmed() >= self.number || stream.decided() > self.behind || hooks::releases_unconfirmed()
-    }
-
-    /// When the question counts as lost.
-    fn lost_at(&self, context: &Context) -> Nanos {
-        self.at + context.options().election_timeout / PATIENCE
+    fn is_proven(&self, confirmed: u64, decided: EntryIndex) -> bool {
+        confirmed >= self.number || decided > self.behind || hooks::releases_unconfirmed()
     }
 }

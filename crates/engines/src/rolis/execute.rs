@@ -48,9 +48,9 @@ pub struct Path<'a> {
     pub feed: &'a Feed,
     /// What it is recorded in.
     pub sealer: &'a mut Sealer,
-    /// Where its reply waits,
+    /// Where its reply waits for the mark.
     pub pending: &'a mut Pending,
-    /// if it is no read that may wait here.
+    /// Where it waits for a majority's word, if it saw nothing above the mark.
     pub confirming: &'a mut Confirming,
     /// The worker's stream, which is quiet or not.
     pub stream: &'a Stream,
@@ -157,6 +157,7 @@ impl Executor {
             let before = occ.log().len();
             let mut at_mark = false;
             let commit = |occ: &mut Occ, roll_back: bool| {
+                at_mark = false;
                 if !(roll_back || occ.wrote())
                     && let Some(mark) = confirming.mark(&context.shared.watermark)
                     && occ.commit_at(hooks::read_bound(mark))?

@@ -108,6 +108,8 @@ pub struct FunnelWorker {
     epoch: Option<Epoch>,
     pending: Pending,
     retries: Retries,
+    /// The clock stood: another attempt would fare no better.
+    gave_up: Vec<Token>,
     /// To be told to the controller; see [`super::lead`].
     clock_stands: Option<Timestamp>,
     reply: Vec<u8>,
@@ -136,6 +138,7 @@ impl FunnelWorker {
             epoch: None,
             pending: Pending::default(),
             retries: Retries::default(),
+            gave_up: Vec::new(),
             clock_stands: None,
             reply: Vec::new(),
             committed: false,
@@ -206,7 +209,8 @@ impl FunnelWorker {
             }
             if let Some(least) = occ.take_clock_stands() {
                 self.clock_stands = Some(least);
-                break;
+                self.gave_up.push(token);
+                return true;
             }
             self.counters.conflict(occ);
             std::hint::spin_loop();
@@ -218,7 +222,11 @@ impl FunnelWorker {
     /// Gives requests that met conflicts another round of attempts.
     fn retry(&mut self, epoch: Epoch, out: &mut Outbox) {
         let mut retries = std::mem::take(&mut self.retries);
+        let most_bytes = self.shared.options.max_in_flight_bytes;
         let gave_up = retries.round(self.shared.options.max_attempts, |retry| {
+            if self.pending.bytes() >= most_bytes || self.funnel.lock().full {
+                return Again::Waits;
+            }
             if self.execute(epoch, retry.token, retry.call()) { Again::Done } else { Again::Conflict }
         });
         self.retries = retries;
@@ -270,6 +278,9 @@ impl Worker for FunnelWorker {
     fn deliver(&mut self, _now: Nanos, _from: Endpoint, _frame: Frame) {}
 
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
+        for token in self.gave_up.drain(..) {
+            out.reply(token, Outcome::Conflict, &[]);
+        }
         if let Some(least) = self.clock_stands.take() {
             self.shared.reports.put(Report::ClockStands { least });
             out.wake_controller = true;
@@ -284,7 +295,8 @@ impl Worker for FunnelWorker {
         }
         out.wake_workers |= std::mem::take(&mut self.committed);
         let Some(epoch) = self.epoch else { return Next::At(now + 10 * RECHECK) };
-        let mut more = !self.retries.is_empty();
+        let full = self.pending.bytes() >= self.shared.options.max_in_flight_bytes || self.funnel.lock().full;
+        let mut more = !(self.retries.is_empty() || full);
         if let (Some(mark), Some(occ)) = (self.shared.watermark.mark_in(epoch), &mut self.occ) {
             occ.forget_undo(mark);
             let released = self.pending.release(mark, out);

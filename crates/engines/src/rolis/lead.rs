@@ -29,15 +29,16 @@ pub struct Lead {
     quiescing: Option<u64>,
     quiesced: bool,
     movement: Movement,
+    /// How many reads had left when one last did, or began to wait; and when that was.
+    reading: (u64, Nanos),
     /// Since when followers know less than what is decided, and no entry is open that would tell them.
     untold_since: Option<Nanos>,
 }
 
-/// What was decided, what waited first for the mark, and how many reads had left, when something last moved; and when that was.
+/// What was decided, and what waited first for the mark, when something last moved; and when that was.
 struct Movement {
     decided: EntryIndex,
     first: Option<Timestamp>,
-    reads: u64,
     at: Nanos,
 }
 
@@ -58,7 +59,8 @@ impl Lead {
             sealer: Sealer::default(),
             quiescing: None,
             quiesced: false,
-            movement: Movement { decided: EntryIndex::NONE, first: None, reads: 0, at: NEVER },
+            movement: Movement { decided: EntryIndex::NONE, first: None, at: NEVER },
+            reading: (0, NEVER),
             untold_since: None,
         }
     }
@@ -145,7 +147,7 @@ impl Lead {
 
     /// Whether more than a few requests come at a time.
     pub fn has_many(&self) -> bool {
-        self.sealer.has_many()
+        self.sealer.has_many() || self.confirming.has_many()
     }
 
     /// Whether requests ran since the last turn.
@@ -267,7 +269,7 @@ impl Lead {
         let next = apart_by.map_or(next, |by| next.sooner(Next::At(by)));
         let next =
             self.untold_since.map_or(next, |since| next.sooner(Next::At(announced_by(since, context))));
-        let next = next.sooner(self.confirming.next(!self.sealer.is_empty(), context));
+        let next = next.sooner(self.confirming.next(now, !self.sealer.is_empty(), context, stream));
         self.sealer.due(context, &self.pending, stream).map_or(next, |due| next.sooner(Next::At(due)))
     }
 
@@ -285,20 +287,23 @@ impl Lead {
         }
     }
 
-    /// Since when something waits and nothing moves; [`NEVER`] if nothing waits. `leads`: whether this worker leads.
+    /// Since when something waits and nothing moves; [`NEVER`] if nothing waits. `leads`: whether this worker leads. That reads leave says
+    /// nothing of writes, which wait for disks.
     pub fn still_since(&mut self, now: Nanos, leads: bool, stream: &Stream) -> Nanos {
-        let answered = self.pending.is_empty() && self.confirming.is_empty();
-        let waits = leads && (stream.undecided() > 0 || !answered);
-        let (decided, first, reads) = (stream.decided(), self.pending.first(), self.confirming.released());
+        let (decided, first) = (stream.decided(), self.pending.first());
         let movement = &mut self.movement;
-        if !waits {
+        if !leads || stream.undecided() == 0 && self.pending.is_empty() {
             movement.at = NEVER;
-        } else if movement.at == NEVER
-            || (movement.decided, movement.first, movement.reads) != (decided, first, reads)
-        {
-            *movement = Movement { decided, first, reads, at: now };
+        } else if movement.at == NEVER || (movement.decided, movement.first) != (decided, first) {
+            *movement = Movement { decided, first, at: now };
         }
-        movement.at
+        let (left, at) = &mut self.reading;
+        if !leads || self.confirming.is_empty() {
+            *at = NEVER;
+        } else if *at == NEVER || *left != self.confirming.released() {
+            (*left, *at) = (self.confirming.released(), now);
+        }
+        movement.at.min(*at)
     }
 }
 

@@ -42,7 +42,8 @@
 //!
 //! # Where we leave the paper
 //!
-//! - The timestamp is taken before validation, not after; read-only transactions and roll-backs wait for the mark, too.
+//! - The timestamp is taken before validation, not after; roll-backs wait for the mark, too, and reads for
+//!   it or for a majority's word.
 //! - Entries seal themselves by the state of the pipeline, not at a fixed size.
 //! - A silent stream is closed by other streams' claims, not by heartbeat transactions.
 //! - Followers install directly on records, not through OCC transactions.

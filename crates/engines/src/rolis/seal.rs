@@ -8,9 +8,8 @@
 //! kept busy goes on for longer, or to half an entry's bytes. Undecided entries are limited; while the network is slow the
 //! open entry grows, up to its limit in bytes.
 //!
-//! An *empty* entry is sealed when a reply waits for this stream to be closed beyond the last entry (a read-only
-//! transaction's, say): at once if nothing is undecided, else after the same short interval, so that the reads of many clients share a round
-//! trip. And when replies wait for another stream that went quiet meanwhile: the new entry carries a claim
+//! An *empty* entry is sealed when a reply waits for this stream to be closed beyond the last entry (a roll-back's, or that of a read which
+//! saw something above the mark): at once if nothing is undecided, else after the same short interval, so that many share a round trip. And when replies wait for another stream that went quiet meanwhile: the new entry carries a claim
 //! about it. What the last entry claimed is not claimed again: if that stream stands still, there would be an entry for each round trip.
 //!
 //! # Quiet
@@ -64,7 +63,7 @@ pub struct Sealer {
     spare: Vec<u8>,
     /// Length of the last entry: the next one will be about as long.
     last_len: usize,
-    /// Transactions executed since the last entry, those that only read among them.
+    /// Transactions executed since the last entry, those that only read and wait for the mark among them.
     executed: u32,
     /// The same between the last entry and the one before it, or, if there were none, before that.
     last_count: u32,

@@ -227,3 +227,100 @@ fn what_was_announced_and_left_its_index_since_is_a_conflict() {
         }
     }
 }
+
+/// What a read may look at.
+type Look = fn(&mut Occ, &[u8; 8]);
+
+const LOOKS: [(&str, Look); 4] = [
+    ("get", |occ, key| assert!(occ.get(TABLE, key).is_ok())),
+    ("version", |occ, key| assert!(occ.version(TABLE, key).is_ok())),
+    ("again", |occ, key| (0..2).for_each(|_| assert!(occ.get(TABLE, key).is_ok()))),
+    ("announced", |occ, key| {
+        occ.prefetch(&[(TABLE, u64::from_be_bytes(*key))]);
+        assert!(occ.get(TABLE, key).is_ok());
+    }),
+];
+
+#[test]
+fn what_a_read_saw_is_at_or_below_the_mark_or_it_is_no_read_at_the_mark() {
+    for kind in KINDS {
+        let (keys, index) = kind;
+        let store = Store::new(Schema::new(vec![TableSpec { name: "table", keys, index }]));
+        let clock = Arc::new(Clock::counter());
+        let (mut writer, mut reader) =
+            (Occ::new(store.clone(), clock.clone()), Occ::new(store, clock.clone()));
+        let [live, gone, absent] = [1u64, 2, 3].map(u64::to_be_bytes);
+        let mut write = |run: &dyn Fn(&mut Occ)| {
+            writer.begin();
+            run(&mut writer);
+            writer.commit().unwrap()
+        };
+        write(&|occ| [live, gone].iter().for_each(|key| occ.put(TABLE, key, b"old").unwrap()));
+        let written = write(&|occ| occ.put(TABLE, &live, b"new").unwrap());
+        let deleted = write(&|occ| assert!(occ.delete(TABLE, &gone).unwrap()));
+        let below = |ts: Timestamp| Timestamp(ts.0 - 1);
+        for (name, look) in LOOKS {
+            if name == "announced" && keys == KeyKind::Bytes {
+                continue;
+            }
+            for (key, newest) in [(live, Some(written)), (gone, Some(deleted)), (absent, None)] {
+                reader.begin();
+                look(&mut reader, &key);
+                if let Some(newest) = newest {
+                    assert!(
+                        !reader.commit_at(below(newest)).unwrap(),
+                        "{kind:?} {name} {key:?}: it saw more"
+                    );
+                }
+                assert!(reader.commit_at(newest.unwrap_or_default()).unwrap(), "{kind:?} {name} {key:?}");
+                assert_eq!(reader.phase(), Phase::Idle);
+            }
+        }
+        if index == IndexKind::Ordered {
+            // The tombstone is not shown, and was seen.
+            reader.begin();
+            let mut shown = 0;
+            let range = (Unbounded, Unbounded);
+            reader
+                .scan(TABLE, range, Direction::Forward, |_, _| {
+                    shown += 1;
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+            assert!(shown == 1 && !reader.commit_at(below(deleted)).unwrap());
+            assert!(reader.commit_at(deleted).unwrap());
+        }
+    }
+}
+
+#[test]
+fn what_writes_or_was_overtaken_is_no_read_at_the_mark() {
+    for kind in KINDS {
+        let store = Store::new(Schema::new(vec![TableSpec { name: "table", keys: kind.0, index: kind.1 }]));
+        let clock = Arc::new(Clock::counter());
+        let (mut one, mut other) = (Occ::new(store.clone(), clock.clone()), Occ::new(store, clock));
+        let [key, fresh] = [1u64, 2].map(u64::to_be_bytes);
+        one.begin();
+        one.put(TABLE, &key, b"value").unwrap();
+        let first = one.commit().unwrap();
+        one.begin();
+        one.put(TABLE, &key, b"other").unwrap();
+        assert!(!one.commit_at(Timestamp::MAX).unwrap(), "it writes");
+        // What it wrote is taken back; what it read stays.
+        one.drop_writes();
+        one.get(TABLE, &fresh).unwrap();
+        assert!(one.commit_at(first).unwrap());
+        for (seen, overtaken) in [(key, key), (fresh, fresh)] {
+            one.begin();
+            one.get(TABLE, &seen).unwrap();
+            other.begin();
+            other.put(TABLE, &overtaken, b"later").unwrap();
+            other.commit().unwrap();
+            assert_eq!(one.commit_at(Timestamp::MAX), Err(Abort::Conflict), "{kind:?} {seen:?}");
+            assert_eq!(one.phase(), Phase::Idle);
+        }
+        one.begin();
+        one.get(TABLE, &key).unwrap();
+        assert!(one.commit().unwrap() > first, "the floor is what it was");
+    }
+}

@@ -264,10 +264,11 @@ impl RolisWorker {
             if unable.contains(&envelope.to) {
                 continue;
             }
-            let appends = matches!(envelope.message, Message::Accept { .. });
+            // A spare's word is needed as little as its acknowledgement.
+            let may_wait = matches!(envelope.message, Message::Accept { .. } | Message::Confirm { .. });
             let to = Endpoint { node: envelope.to, worker: context.id.0 };
             let head = Head::Stream(envelope.message).encode();
-            spares.send(now, appends, (envelope.after, to, Frame { head, body: envelope.entry }), &mut send);
+            spares.send(now, may_wait, (envelope.after, to, Frame { head, body: envelope.entry }), &mut send);
         }
         spares.flush(now, busy, send)
     }
