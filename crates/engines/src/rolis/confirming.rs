@@ -140,38 +140,45 @@ impl Confirming {
         }
         let timeout = context.options().election_timeout;
         let (last, asked_at) = self.asked.unwrap_or_default();
-        let confirmed = stream.confirmed();
-        let answered = last > 0 && confirmed >= last;
+        let answered = last > 0 && stream.confirmed() >= last;
         self.answers |= answered;
+        if self.notice_loss(now, timeout / PATIENCE, stream) {
+            // One entry tells for all of them, and so does another question.
+            self.answers = false;
+            self.ask_now(now, stream);
+            return true;
+        }
         let quick = !stream.waits_for_disk();
-        if let Some(behind) = sealed_behind.filter(|_| quick && self.unasked > 0) {
+        if let Some(behind) = sealed_behind.filter(|_| quick) {
             // As good as a question. The next question is asked after these have run, too.
             self.close_group(last + 1, behind);
         }
         let may = answered || now >= self.due(asked_at, context);
         let wanted = self.unasked > 0 && may && !(quick && open);
         if wanted || last == 0 || !self.answers && now >= asked_at + ASK_AGAIN * timeout {
-            let old = last > 0 && hooks::counts_old_answers();
-            let number = if old { last } else { stream.ask_for_confirmation() };
-            self.asked = Some((number, now));
-            self.close_group(number, stream.last());
+            self.ask_now(now, stream);
         }
-        let patience = timeout / PATIENCE;
-        let decided = stream.decided();
-        let is_lost = |group: &Group| {
+        false
+    }
+
+    /// Whether those that wait longest have waited too long.
+    fn notice_loss(&mut self, now: Nanos, patience: Nanos, stream: &Stream) -> bool {
+        let (confirmed, decided) = (stream.confirmed(), stream.decided());
+        let lost = self.groups.front().is_some_and(|group| {
             group.since.is_some_and(|since| now >= since + patience) && !group.is_proven(confirmed, decided)
-        };
-        let lost = self.groups.front().is_some_and(is_lost);
+        });
         for group in &mut self.groups {
             // A turn may be long: the time of a question runs from the turn after it, in which an answer may have come.
             group.since = if lost { Some(now) } else { group.since.or(Some(now)) };
         }
-        if lost {
-            // One entry tells for all of them, and so does another question.
-            self.answers = false;
-            self.asked = Some((stream.ask_for_confirmation(), now));
-        }
         lost
+    }
+
+    fn ask_now(&mut self, now: Nanos, stream: &mut Stream) {
+        let old = self.asked.filter(|_| hooks::counts_old_answers());
+        let number = old.map_or_else(|| stream.ask_for_confirmation(), |(last, _)| last);
+        self.asked = Some((number, now));
+        self.close_group(number, stream.last());
     }
 
     /// What has no group yet waits for this question, or for an entry behind that one.

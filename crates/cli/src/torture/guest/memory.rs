@@ -11,6 +11,8 @@ use crate::failure::Result;
 
 /// Bytes of one pipeline, about.
 const PIPELINE_BYTES: usize = 2 << 20;
+/// A node takes values of this part of its memory.
+const NODE_OVER_VALUE: u64 = 64;
 /// Values that are read again at a time.
 const SAMPLE: usize = 200;
 /// How soon what was deleted must be room for something else, on a starved machine, too.
@@ -23,6 +25,8 @@ pub fn run(job: &mut Job) -> Result<()> {
     // By the run: small values, whose overhead counts; large ones; or any. Small ones one after the other would take minutes.
     let largest = [1 << 10, 32 << 10, 1 << 20, 8 << 20][job.rng.below(4) as usize];
     let largest = if job.pipelines_overlap() { largest } else { largest.max(1 << 20) };
+    // A small node takes no transaction as large as that.
+    let largest = largest.min((job.args.memory_mb << 20) / NODE_OVER_VALUE);
     let filled = fill(job, &mut caller, &mut expected, largest, 0);
     job.count("bytes filled in", filled);
     while_full(job, &mut caller, &mut expected);
