@@ -222,7 +222,7 @@ struct Window<'a, 'b> {
     hand: &'a mut Hand,
     store: &'b Store,
     ring: [Option<WindowWrite<'b>>; WINDOW],
-    /// Where in their trees those are that go down one.
+    /// Where in their indexes they are.
     ways: [Way; WINDOW],
     entered: usize,
     /// Until so many have entered, some may have steps in front of them.
@@ -269,8 +269,7 @@ impl<'b> Window<'_, 'b> {
         let at_record = (at + WINDOW - RECORD_AT) % WINDOW;
         if let Some(write) = &mut self.ring[at_record] {
             write.hint = with_index!(write.index, index => {
-                let way = if index.descends() { self.ways[at_record] } else { Way::Bucket(write.hash) };
-                peek(index, way, write.key, &mut self.hand.fingers[write.table.0 as usize])
+                peek(index, self.ways[at_record], write.key, &mut self.hand.fingers[write.table.0 as usize])
             });
             if let Some(record) = write.hint {
                 record.prefetch_bytes(front_of(write.key) + write.value.map_or(0, <[u8]>::len));
@@ -298,11 +297,9 @@ impl<'b> Window<'_, 'b> {
         let key = I::Keys::logged_key(write.key).ok_or(Malformed("key (wrong kind for its table)"))?;
         // Logs have runs: order lines, elements of a list.
         let way = index.enter(key, Some(&mut self.hand.fingers[write.table.0 as usize]));
-        if index.descends() {
-            self.ways[self.entered % WINDOW] = way;
-            if way.is_under_way() {
-                self.steps_until = self.entered + WINDOW;
-            }
+        self.ways[self.entered % WINDOW] = way;
+        if way.is_under_way() {
+            self.steps_until = self.entered + WINDOW;
         }
         Ok(way.hash())
     }

@@ -1,5 +1,8 @@
 //! What a transaction needs of an index, whichever it is.
 
+use std::ptr::NonNull;
+
+use crate::hash::Bucket;
 use crate::heap::Heap;
 use crate::keys::Keys;
 use crate::record::Record;
@@ -63,9 +66,6 @@ pub(crate) trait Index {
     // A lookup that is taken through its steps in turn with others, so that their cache misses overlap: each step looks at what the one
     // before asked for, and asks for the next. All are hints, and whoever is in the way ends it.
 
-    /// Whether there may be steps between the first and the last.
-    fn descends(&self) -> bool;
-
     /// The first step. With fingers, if the key may well be where somebody was lately: looking for the right one costs, too.
     fn enter(&self, key: KeyOf<'_, Self>, fingers: Option<&mut Fingers>) -> Way;
 
@@ -79,8 +79,9 @@ pub(crate) trait Index {
 /// How far a lookup has come that is taken through its steps with others.
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
-    /// The bucket of this hash was asked for.
-    Bucket(u64),
+    /// The bucket of this hash was asked for. The caller stays pinned from the first step to the last, so it still is a bucket, if not the one
+    /// of its keys any more.
+    Bucket(u64, NonNull<Bucket>),
     /// The next node was asked for.
     Down(Descent),
     /// It has ended: the leaf is at hand already, or somebody was in the way.
@@ -98,7 +99,7 @@ impl Way {
     #[inline]
     pub fn hash(&self) -> u64 {
         match self {
-            Way::Bucket(hash) => *hash,
+            Way::Bucket(hash, _) => *hash,
             _ => 0,
         }
     }

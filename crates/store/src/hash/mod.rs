@@ -29,7 +29,8 @@ use crate::seen::NodeSeen;
 use crate::sync::{AtomicPtr, Backoff, Mutex, Ordering, Padded, prefetch};
 use crate::tree::Fingers;
 use crate::word::Busy;
-use segment::{Bucket, LOCKED, OBSOLETE, STEP, Segment};
+pub(crate) use segment::Bucket;
+use segment::{LOCKED, OBSOLETE, STEP, Segment};
 
 /// A segment is looked at when so many of its buckets have overflown: with 64 buckets of 6 slots, as a rule when it has
 /// about 260 keys, 4 a bucket.
@@ -336,16 +337,12 @@ impl<K: Keys> Index for Hash<K> {
         Ok(Some(record))
     }
 
-    #[inline(always)]
-    fn descends(&self) -> bool {
-        false
-    }
-
     #[inline]
     fn enter(&self, key: K::Key<'_>, _: Option<&mut Fingers>) -> Way {
         let hash = K::hash(key);
-        prefetch(self.segment(hash).bucket(hash));
-        Way::Bucket(hash)
+        let bucket = self.segment(hash).bucket(hash);
+        prefetch(bucket);
+        Way::Bucket(hash, NonNull::from(bucket))
     }
 
     #[inline]
@@ -355,8 +352,9 @@ impl<K: Keys> Index for Hash<K> {
 
     #[inline]
     fn peek(&self, way: Way, _: K::Key<'_>, _: &mut Fingers) -> Option<Record> {
-        let Way::Bucket(hash) = way else { return None };
-        let bucket = self.segment(hash).bucket(hash);
+        let Way::Bucket(hash, bucket) = way else { return None };
+        // SAFETY: it was found under the guard that is still pinned.
+        let bucket = unsafe { bucket.as_ref() };
         bucket.slots.iter().find_map(|slot| segment::tagged(slot, tag(hash)))
     }
 }

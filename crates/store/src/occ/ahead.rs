@@ -55,16 +55,16 @@ impl Ahead {
         if self.left() == 0 {
             self.clear();
         }
-        let first = self.wanted.len();
+        let (first, mut under_way) = (self.wanted.len(), false);
         for &(table, key) in keys {
             let way = match store.table(table) {
                 Some(AnyIndex::HashU64(index)) => index.enter(key, None),
                 Some(AnyIndex::TreeU64(index)) => index.enter(key, None),
                 _ => continue,
             };
+            under_way |= way.is_under_way();
             self.wanted.push(Wanted { table, key, way });
         }
-        let mut under_way = true;
         while under_way {
             under_way = false;
             for Wanted { table, key, way } in &mut self.wanted[first..] {

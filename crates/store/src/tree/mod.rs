@@ -66,11 +66,6 @@ impl<K: Keys> Index for Tree<K> {
         removed
     }
 
-    #[inline(always)]
-    fn descends(&self) -> bool {
-        true
-    }
-
     #[inline]
     fn enter(&self, key: K::Key<'_>, fingers: Option<&mut Fingers>) -> Way {
         self.begin(key, fingers)
