@@ -228,7 +228,7 @@ impl Record {
         into.bytes()
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy_value(&self, into: &mut Scratch) {
         let len = (self.head().len.load(Ordering::Acquire) & !SPILLED) as usize;
         let (from, most) = self.value();

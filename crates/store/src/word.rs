@@ -56,7 +56,7 @@ impl RecordWord {
     /// Runs `copy` until no write disturbed it, and returns the word that its result belongs to: unlocked, or
     /// [`DEAD`] (then the copy is worthless). `copy` reads the value by relaxed atomic loads and may see any mixture
     /// of values on the way.
-    #[inline]
+    #[inline(always)]
     pub fn read(&self, mut copy: impl FnMut()) -> Result<u64, Busy> {
         for _ in 0..PATIENCE {
             // Acquire; pairs with the Release in `unlock`: the copy sees at least the value of `before`.

@@ -108,7 +108,7 @@ impl TxWriter {
     }
 
     /// Appends a put and says where its value stands.
-    #[inline]
+    #[inline(always)]
     pub fn put(&mut self, table: TableId, key: Key<'_>, value: &[u8]) -> WriteAt {
         let tag = self.buffer.len();
         self.head(OP_PUT, table, key, Some(value.len()));
