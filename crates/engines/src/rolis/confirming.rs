@@ -28,10 +28,10 @@ use std::collections::VecDeque;
 use highwater_consensus::Stream;
 use highwater_core::{EntryIndex, Epoch, Outcome, Timestamp};
 
-use super::context::Context;
 use super::hooks;
 use super::pending::{Pending, ReleasedCounts};
 use super::watermark::Watermark;
+use crate::options::Options;
 use crate::seam::{Nanos, Next, Outbox, Token};
 
 /// The reads of one worker, and what they wait for.
@@ -67,6 +67,15 @@ struct Group {
     since: Option<Nanos>,
 }
 
+/// What the times are parts of.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// [`Options::election_timeout`].
+    timeout: Nanos,
+    /// [`Options::batch_delay`].
+    delay: Nanos,
+}
+
 /// A question is as good as lost after this part of an election timeout.
 const PATIENCE: u64 = 4;
 /// Questions follow each other after this part of the batch delay, at the soonest, while one is open.
@@ -75,6 +84,24 @@ const SPACING_DIVISOR: Nanos = 12;
 const FEW: usize = 4;
 /// Who does not answer is asked again after so many election timeouts, while requests come.
 const ASK_AGAIN: u64 = 4;
+
+impl Pace {
+    /// Of a replica with these settings.
+    #[inline]
+    pub fn of(options: &Options) -> Pace {
+        Pace { timeout: options.election_timeout, delay: options.batch_delay }
+    }
+
+    /// After so long without an answer a question is as good as lost.
+    fn patience(self) -> Nanos {
+        self.timeout / PATIENCE
+    }
+
+    /// So long after a question the next one may be asked, though that one is open.
+    fn spacing(self) -> Nanos {
+        self.delay / SPACING_DIVISOR
+    }
+}
 
 impl Confirming {
     /// A lead begins: nothing is known of who answers.
@@ -132,17 +159,16 @@ impl Confirming {
         &mut self,
         now: Nanos,
         (sealed_behind, open): (Option<EntryIndex>, bool),
-        context: &Context,
+        pace: Pace,
         stream: &mut Stream,
     ) -> bool {
         if self.answers && self.is_empty() {
             return false;
         }
-        let timeout = context.options().election_timeout;
         let (last, asked_at) = self.asked.unwrap_or_default();
         let answered = last > 0 && stream.confirmed() >= last;
         self.answers |= answered;
-        if self.notice_loss(now, timeout / PATIENCE, stream) {
+        if self.notice_loss(now, pace.patience(), stream) {
             // One entry tells for all of them, and so does another question.
             self.answers = false;
             self.ask_now(now, stream);
@@ -153,9 +179,9 @@ impl Confirming {
             // As good as a question. The next question is asked after these have run, too.
             self.close_group(last + 1, behind);
         }
-        let may = answered || now >= self.due(asked_at, context);
+        let may = answered || now >= asked_at + pace.spacing();
         let wanted = self.unasked > 0 && may && !(quick && open);
-        if wanted || last == 0 || !self.answers && now >= asked_at + ASK_AGAIN * timeout {
+        if wanted || last == 0 || !self.answers && now >= asked_at + ASK_AGAIN * pace.timeout {
             self.ask_now(now, stream);
         }
         false
@@ -188,11 +214,6 @@ impl Confirming {
             self.groups.push_back(Group { count: self.unasked, number, behind, since: None });
             self.unasked = 0;
         }
-    }
-
-    /// When the next question may be asked though one is open.
-    fn due(&self, asked_at: Nanos, context: &Context) -> Nanos {
-        asked_at + context.options().batch_delay / SPACING_DIVISOR
     }
 
     /// Hands out the replies whose proof is there.
@@ -229,12 +250,10 @@ impl Confirming {
     }
 
     /// When a turn is wanted, if nothing comes before. `open`: an entry has something in it, and gives a turn, too.
-    pub fn next(&self, now: Nanos, open: bool, context: &Context, stream: &Stream) -> Next {
-        let patience = context.options().election_timeout / PATIENCE;
-        let lost = self.groups.front().map(|group| group.since.unwrap_or(now) + patience);
+    pub fn next(&self, now: Nanos, open: bool, pace: Pace, stream: &Stream) -> Next {
+        let lost = self.groups.front().map(|group| group.since.unwrap_or(now) + pace.patience());
         let asks = self.unasked > 0 && (stream.waits_for_disk() || !open);
-        let asked_at = self.asked.filter(|_| asks).map(|(_, at)| at);
-        let due = asked_at.map(|at| self.due(at, context));
+        let due = self.asked.filter(|_| asks).map(|(_, asked_at)| asked_at + pace.spacing());
         lost.into_iter().chain(due).min().map_or(Next::Idle, Next::At)
     }
 }
@@ -242,5 +261,160 @@ impl Confirming {
 impl Group {
     fn is_proven(&self, confirmed: u64, decided: EntryIndex) -> bool {
         confirmed >= self.number || decided > self.behind || hooks::releases_unconfirmed()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use bytes::Bytes;
+    use highwater_consensus::{Envelope, Members, Message, Plan, Quorums, StreamOptions, Voter};
+    use highwater_core::{Ballot, Durability, Incarnation, NodeId};
+
+    use super::*;
+
+    const PACE: Pace = Pace { timeout: 400, delay: 120 };
+    const PATIENCE: Nanos = 100;
+    const SPACING: Nanos = 10;
+
+    /// Three streams, of which the first leads, and what its worker has to confirm.
+    struct Led {
+        streams: Vec<Stream>,
+        confirming: Confirming,
+        out: Outbox,
+    }
+
+    impl Led {
+        fn new(durability: Durability) -> Led {
+            let voter = |node| Voter { node: NodeId(node), incarnation: Incarnation(1) };
+            let options = StreamOptions { durability, ..StreamOptions::default() };
+            let mut streams: Vec<Stream> =
+                (0..3).map(|node| Stream::new(voter(node), EntryIndex::NONE, options)).collect();
+            let ballot = Ballot { epoch: Epoch(1), node: NodeId(0) };
+            let tails =
+                streams.iter_mut().zip(0..).map(|(stream, node)| (voter(node), stream.promise(ballot)));
+            let quorums = Quorums::of(Members::new(Epoch(0), (0..3).map(voter).collect()));
+            let plan = Plan { ballot, tails: tails.collect(), quorums };
+            assert!(streams[0].take_over(0, plan));
+            let mut led = Led { streams, confirming: Confirming::default(), out: Outbox::default() };
+            led.answer();
+            led.confirming.begin(Epoch(1));
+            led
+        }
+
+        /// One whose followers have answered a first question.
+        fn believed(durability: Durability) -> Led {
+            let mut led = Led::new(durability);
+            assert!(!led.turn(0, (None, false)));
+            led.answer();
+            assert!(!led.turn(1, (None, false)) && led.confirming.answers);
+            led
+        }
+
+        fn read(&mut self, token: u64) {
+            self.confirming.push(Timestamp(token), Token(token), Outcome::Committed, b"");
+        }
+
+        fn turn(&mut self, now: Nanos, entries: (Option<EntryIndex>, bool)) -> bool {
+            self.confirming.ask(now, entries, PACE, &mut self.streams[0])
+        }
+
+        /// How many questions have been sent and not delivered; they are lost.
+        fn lose(&mut self) -> usize {
+            let is_question = |envelope: &Envelope| matches!(envelope.message, Message::Confirm { .. });
+            self.streams[0].drain().filter(is_question).count() / 2
+        }
+
+        /// Delivers what was sent, and what comes back.
+        fn answer(&mut self) {
+            while let Some(at) = self.streams.iter().position(Stream::has_output) {
+                let from = Voter { node: NodeId(at as u8), incarnation: Incarnation(1) };
+                for Envelope { to, message, entry, .. } in self.streams[at].drain().collect::<Vec<_>>() {
+                    self.streams[to.0 as usize].deliver(0, from, message, entry);
+                }
+            }
+        }
+
+        /// The tokens of those that leave.
+        fn leave(&mut self) -> Vec<u64> {
+            self.confirming.release(&self.streams[0], &mut self.out);
+            let left = self.out.replies.iter().map(|reply| reply.token.0).collect();
+            self.out.clear();
+            left
+        }
+    }
+
+    #[test]
+    fn a_read_waits_for_the_answer_to_a_question_that_was_asked_after_it_ran() {
+        let mut led = Led::believed(Durability::Sync);
+        led.read(1);
+        assert!(!led.turn(20, (None, false)));
+        led.read(2);
+        assert_eq!(led.leave(), [0; 0], "nobody has answered");
+        led.answer();
+        assert_eq!(led.leave(), [1], "the second came after the question");
+        assert!(!led.turn(40, (None, false)));
+        led.answer();
+        assert_eq!(led.leave(), [2]);
+        assert!(led.confirming.is_empty());
+    }
+
+    #[test]
+    fn questions_keep_a_distance_while_one_is_open() {
+        let mut led = Led::believed(Durability::Sync);
+        led.read(1);
+        led.turn(20, (None, false));
+        led.read(2);
+        led.turn(20 + SPACING - 1, (None, false));
+        assert_eq!(led.lose(), 1, "too soon for another");
+        assert_eq!(
+            led.confirming.next(20 + SPACING - 1, false, PACE, &led.streams[0]),
+            Next::At(20 + SPACING)
+        );
+        led.turn(20 + SPACING, (None, false));
+        assert_eq!(led.lose(), 1);
+    }
+
+    #[test]
+    fn who_gets_no_answer_asks_for_an_entry_and_reads_wait_for_the_mark_from_then_on() {
+        let mut led = Led::believed(Durability::Sync);
+        led.read(1);
+        led.turn(20, (None, false));
+        led.lose();
+        assert!(!led.turn(30, (None, false)), "time runs from the turn after the question");
+        assert!(!led.turn(30 + PATIENCE - 1, (None, false)));
+        assert!(led.turn(30 + PATIENCE, (None, false)), "an entry is wanted");
+        assert!(!led.confirming.answers && led.leave().is_empty());
+        led.answer();
+        assert_eq!(led.leave(), [1], "by the question that came with it");
+        led.turn(30 + PATIENCE + 1, (None, false));
+        assert!(led.confirming.answers, "a quorum answers again");
+    }
+
+    #[test]
+    fn an_entry_that_waits_for_no_disk_is_as_good_as_a_question() {
+        let mut led = Led::believed(Durability::Memory);
+        led.read(1);
+        let behind = led.streams[0].last();
+        assert!(!led.turn(20, (None, true)), "an entry is open");
+        assert_eq!(led.lose(), 0, "nothing is asked");
+        led.streams[0].propose(Bytes::from_static(b"an entry"));
+        assert!(!led.turn(21, (Some(behind), false)));
+        assert_eq!(led.leave(), [0; 0], "it is not decided");
+        led.answer();
+        assert_eq!(led.leave(), [1]);
+    }
+
+    #[test]
+    fn what_was_not_confirmed_when_the_lead_ends_did_nothing() {
+        let mut led = Led::believed(Durability::Sync);
+        led.read(1);
+        led.turn(20, (None, false));
+        led.read(2);
+        let mut out = Outbox::default();
+        led.confirming.fail(&mut out);
+        let told: Vec<_> = out.replies.iter().map(|reply| (reply.token.0, reply.outcome)).collect();
+        assert_eq!(told, [(1, Outcome::Conflict), (2, Outcome::Conflict)]);
+        led.answer();
+        assert_eq!(led.leave(), [0; 0], "an answer that comes now is nobody's");
     }
 }

@@ -8,7 +8,7 @@ use highwater_core::{Ballot, EntryIndex, Epoch, Registry, Timestamp};
 use highwater_store::Occ;
 
 use super::checked::CheckedEntry;
-use super::confirming::Confirming;
+use super::confirming::{Confirming, Pace};
 use super::context::{Context, Turn, recheck};
 use super::execute::{Executor, Path, is_apart};
 use super::feed::Feed;
@@ -193,7 +193,7 @@ impl Lead {
         if !feed.is_shared() {
             let sealed_behind = Some(last).filter(|last| *last < stream.last());
             let entries = (sealed_behind, !sealer.is_empty());
-            if confirming.ask(turn.now, entries, context, stream) {
+            if confirming.ask(turn.now, entries, Pace::of(context.options()), stream) {
                 self.want_entry(context);
                 turn.again = true;
             }
@@ -269,7 +269,8 @@ impl Lead {
         let next = apart_by.map_or(next, |by| next.sooner(Next::At(by)));
         let next =
             self.untold_since.map_or(next, |since| next.sooner(Next::At(announced_by(since, context))));
-        let next = next.sooner(self.confirming.next(now, !self.sealer.is_empty(), context, stream));
+        let pace = Pace::of(context.options());
+        let next = next.sooner(self.confirming.next(now, !self.sealer.is_empty(), pace, stream));
         self.sealer.due(context, &self.pending, stream).map_or(next, |due| next.sooner(Next::At(due)))
     }
 
