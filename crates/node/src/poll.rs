@@ -55,8 +55,8 @@ pub struct Event {
 pub struct Poller {
     epoll: OwnedFd,
     events: Vec<Event>,
-    /// Until the kernel has said that it does not know a wait in nanoseconds.
-    to_the_nanosecond: bool,
+    /// Where events of waits in milliseconds go: since the kernel has said that it knows no others.
+    coarse: Option<Box<[libc::epoll_event]>>,
 }
 
 /// Events taken at one time; more simply come with the next wait.
@@ -66,7 +66,7 @@ impl Poller {
     /// An empty set.
     pub fn new() -> io::Result<Poller> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Poller { epoll, events: Vec::with_capacity(EVENTS), to_the_nanosecond: true })
+        Ok(Poller { epoll, events: Vec::with_capacity(EVENTS), coarse: None })
     }
 
     /// Watches a descriptor. Closing it ends the watch.
@@ -87,22 +87,23 @@ impl Poller {
     /// Waits for events, at most `timeout` nanoseconds (for ever if `None`), or up to a millisecond longer; how many came.
     pub fn wait(&mut self, timeout: Option<Nanos>) -> io::Result<usize> {
         self.events.clear();
-        let waited = if self.to_the_nanosecond {
-            self.wait_precisely(timeout)
-        } else {
-            self.wait_milliseconds(timeout)
-        };
+        let waited =
+            if self.coarse.is_none() { self.wait_precisely(timeout) } else { self.wait_coarsely(timeout) };
         match waited {
             Ok(()) => Ok(self.events.len()),
             // A stopped and continued process finds its wait interrupted.
             Err(Errno::INTR) => Ok(0),
             // Seccomp filters that do not know a call say either. Neither means anything else here.
-            Err(Errno::NOSYS | Errno::PERM) if self.to_the_nanosecond => {
-                self.to_the_nanosecond = false;
+            Err(Errno::NOSYS | Errno::PERM) if self.coarse.is_none() => {
+                self.be_coarse();
                 self.wait(timeout)
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn be_coarse(&mut self) {
+        self.coarse = Some([libc::epoll_event { events: 0, u64: 0 }; EVENTS].into());
     }
 
     fn wait_precisely(&mut self, timeout: Option<Nanos>) -> Result<(), Errno> {
@@ -117,13 +118,13 @@ impl Poller {
     }
 
     /// With the call of old, which `rustix` makes only where it is not told of the new one.
-    fn wait_milliseconds(&mut self, timeout: Option<Nanos>) -> Result<(), Errno> {
+    fn wait_coarsely(&mut self, timeout: Option<Nanos>) -> Result<(), Errno> {
+        let raw = self.coarse.as_mut().expect("its caller looked");
         // Rounded up: a wait that ends before its time is begun again and again until it has passed.
         let timeout = timeout.map_or(-1, |nanos| nanos.div_ceil(1_000_000).try_into().unwrap_or(i32::MAX));
-        let mut raw = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        let (epoll, most) = (self.epoll.as_raw_fd(), raw.len() as i32);
         // SAFETY: `raw` has room for as many events as the call is told.
-        let count =
-            unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), raw.as_mut_ptr(), EVENTS as i32, timeout) };
+        let count = unsafe { libc::epoll_wait(epoll, raw.as_mut_ptr(), most, timeout) };
         let count = usize::try_from(count).map_err(|_| last_error())?;
         self.events.extend(raw[..count].iter().map(Event::from));
         Ok(())
@@ -199,7 +200,8 @@ mod tests {
     /// Kernels before 5.11 do not know the call that takes nanoseconds.
     #[test]
     fn without_the_precise_call_waits_are_rounded_up_to_milliseconds() {
-        let mut poller = Poller { to_the_nanosecond: false, ..Poller::new().unwrap() };
+        let mut poller = Poller::new().unwrap();
+        poller.be_coarse();
         let start = monotonic();
         assert_eq!(poller.wait(Some(100_000)).unwrap(), 0);
         assert!(monotonic() - start >= 900_000, "not rounded down to no wait at all");
