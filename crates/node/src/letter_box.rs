@@ -8,8 +8,10 @@ use highwater_engines::mailbox::Mailbox;
 
 use crate::waker::Waker;
 
-/// One thread's mailbox and alarm clock. Anyone posts, its owner takes.
+/// One thread's mailbox and alarm clock. Anyone posts, its owner takes. On cache lines of its own (in pairs, as CPUs fetch them): its owner looks
+/// at it in each turn, and says there when it sleeps.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct LetterBox<T> {
     letters: Mailbox<T>,
     /// Wakes the owner.

@@ -1,11 +1,14 @@
-//! A thin layer over epoll: keys of our own, and deadlines to the nanosecond.
+//! A thin layer over epoll: keys of our own, and deadlines to the nanosecond where the kernel has `epoll_pwait2` (Linux 5.11).
+//!
+//! Older kernels lack that call, and some sandboxes (and valgrind 3.19) do not let it through: there a wait is rounded up to milliseconds.
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use highwater_engines::Nanos;
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
 use rustix::time::Timespec;
 
 /// What to be told of. Errors and hang-ups are always told.
@@ -52,6 +55,8 @@ pub struct Event {
 pub struct Poller {
     epoll: OwnedFd,
     events: Vec<Event>,
+    /// Where events of waits in milliseconds go: since the kernel has said that it knows no others.
+    coarse: Option<Box<[libc::epoll_event]>>,
 }
 
 /// Events taken at one time; more simply come with the next wait.
@@ -61,7 +66,7 @@ impl Poller {
     /// An empty set.
     pub fn new() -> io::Result<Poller> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Poller { epoll, events: Vec::with_capacity(EVENTS) })
+        Ok(Poller { epoll, events: Vec::with_capacity(EVENTS), coarse: None })
     }
 
     /// Watches a descriptor. Closing it ends the watch.
@@ -79,21 +84,50 @@ impl Poller {
         Ok(epoll::delete(&self.epoll, source)?)
     }
 
-    /// Waits for events, at most `timeout` nanoseconds (for ever if `None`); how many came.
+    /// Waits for events, at most `timeout` nanoseconds (for ever if `None`), or up to a millisecond longer; how many came.
     pub fn wait(&mut self, timeout: Option<Nanos>) -> io::Result<usize> {
+        self.events.clear();
+        let waited =
+            if self.coarse.is_none() { self.wait_precisely(timeout) } else { self.wait_coarsely(timeout) };
+        match waited {
+            Ok(()) => Ok(self.events.len()),
+            // A stopped and continued process finds its wait interrupted.
+            Err(Errno::INTR) => Ok(0),
+            // Seccomp filters that do not know a call say either. Neither means anything else here.
+            Err(Errno::NOSYS | Errno::PERM) if self.coarse.is_none() => {
+                self.be_coarse();
+                self.wait(timeout)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn be_coarse(&mut self) {
+        self.coarse = Some([libc::epoll_event { events: 0, u64: 0 }; EVENTS].into());
+    }
+
+    fn wait_precisely(&mut self, timeout: Option<Nanos>) -> Result<(), Errno> {
         let timeout = timeout.map(|nanos| Timespec {
             tv_sec: (nanos / 1_000_000_000) as i64,
             tv_nsec: (nanos % 1_000_000_000) as _,
         });
-        self.events.clear();
         let mut raw = [const { MaybeUninit::uninit() }; EVENTS];
-        match epoll::wait(&self.epoll, &mut raw, timeout.as_ref()) {
-            Ok((happened, _)) => self.events.extend(happened.iter().map(Event::from)),
-            // A stopped and continued process finds its wait interrupted.
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(self.events.len())
+        let (happened, _) = epoll::wait(&self.epoll, &mut raw, timeout.as_ref())?;
+        self.events.extend(happened.iter().map(Event::from));
+        Ok(())
+    }
+
+    /// With the call of old, which `rustix` makes only where it is not told of the new one.
+    fn wait_coarsely(&mut self, timeout: Option<Nanos>) -> Result<(), Errno> {
+        let raw = self.coarse.as_mut().expect("its caller looked");
+        // Rounded up: a wait that ends before its time is begun again and again until it has passed.
+        let timeout = timeout.map_or(-1, |nanos| nanos.div_ceil(1_000_000).try_into().unwrap_or(i32::MAX));
+        let (epoll, most) = (self.epoll.as_raw_fd(), raw.len() as i32);
+        // SAFETY: `raw` has room for as many events as the call is told.
+        let count = unsafe { libc::epoll_wait(epoll, raw.as_mut_ptr(), most, timeout) };
+        let count = usize::try_from(count).map_err(|_| last_error())?;
+        self.events.extend(raw[..count].iter().map(Event::from));
+        Ok(())
     }
 
     /// As after a wait that nothing happened in.
@@ -116,9 +150,21 @@ impl AsFd for Poller {
 impl From<&epoll::Event> for Event {
     fn from(event: &epoll::Event) -> Event {
         let (flags, data) = (event.flags, event.data);
+        Event::new(data.u64(), flags)
+    }
+}
+
+impl From<&libc::epoll_event> for Event {
+    fn from(event: &libc::epoll_event) -> Event {
+        Event::new(event.u64, EventFlags::from_bits_retain(event.events))
+    }
+}
+
+impl Event {
+    fn new(key: u64, flags: EventFlags) -> Event {
         let broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         Event {
-            key: data.u64(),
+            key,
             readable: broken || flags.contains(EventFlags::IN),
             writable: broken || flags.contains(EventFlags::OUT),
             broken,
@@ -126,8 +172,14 @@ impl From<&epoll::Event> for Event {
     }
 }
 
+fn last_error() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).expect("a call that failed left its error")
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
     use crate::clock::monotonic;
 
@@ -143,5 +195,26 @@ mod tests {
         // The machine may be busy: one of many has to be right.
         let shortest = (0..200).map(|_| wait(&mut poller)).min().unwrap();
         assert!((100_000..900_000).contains(&shortest), "{shortest} ns");
+    }
+
+    /// Kernels before 5.11 do not know the call that takes nanoseconds.
+    #[test]
+    fn without_the_precise_call_waits_are_rounded_up_to_milliseconds() {
+        let mut poller = Poller::new().unwrap();
+        poller.be_coarse();
+        let start = monotonic();
+        assert_eq!(poller.wait(Some(100_000)).unwrap(), 0);
+        assert!(monotonic() - start >= 900_000, "not rounded down to no wait at all");
+
+        let (reader, mut writer) = io::pipe().unwrap();
+        poller.add(&reader, 7, Interest::READ).unwrap();
+        assert_eq!(poller.wait(Some(0)).unwrap(), 0);
+        writer.write_all(b"x").unwrap();
+        assert_eq!(poller.wait(None).unwrap(), 1);
+        let Event { key, readable, writable, broken } = poller.event(0);
+        assert_eq!((key, readable, writable, broken), (7, true, false, false));
+        drop(writer);
+        assert_eq!(poller.wait(Some(u64::MAX)).unwrap(), 1);
+        assert!(poller.event(0).broken, "its other end is closed");
     }
 }

@@ -228,6 +228,22 @@ impl Record {
         into.bytes()
     }
 
+    /// Appends the value. The caller holds the lock.
+    #[inline]
+    pub fn append_locked_value(&self, to: &mut Vec<u8>) {
+        let (from, most) = self.value();
+        let len = self.value_len();
+        assert!(len <= most, "under its lock a record is not between two lengths");
+        let words = len.div_ceil(8);
+        to.reserve(8 * words);
+        // SAFETY: the source holds `words` words: rooms and capacities are multiples of 8; there is room for them behind what the vector has.
+        // The first `len` bytes of them are the value.
+        unsafe {
+            copy_out(from, to.as_mut_ptr().add(to.len()).cast(), words);
+            to.set_len(to.len() + len);
+        }
+    }
+
     #[inline(always)]
     fn copy_value(&self, into: &mut Scratch) {
         let len = (self.head().len.load(Ordering::Acquire) & !SPILLED) as usize;
@@ -345,7 +361,7 @@ fn buffer_bytes(value_len: usize) -> usize {
 /// Copies words by relaxed loads.
 ///
 /// # Safety
-/// Both sides hold `words` words; the target is ours.
+/// Both sides hold `words` words; the target is ours. It need not be aligned.
 #[inline(always)]
 unsafe fn copy_out(from: *const AtomicU64, to: *mut u64, words: usize) {
     let mut at = 0;
@@ -358,11 +374,11 @@ unsafe fn copy_out(from: *const AtomicU64, to: *mut u64, words: usize) {
                 (*from.add(at + 2)).load(Ordering::Relaxed),
                 (*from.add(at + 3)).load(Ordering::Relaxed),
             ];
-            to.add(at).cast::<[u64; 4]>().write(four);
+            to.add(at).cast::<[u64; 4]>().write_unaligned(four);
             at += 4;
         }
         while at < words {
-            to.add(at).write((*from.add(at)).load(Ordering::Relaxed));
+            to.add(at).write_unaligned((*from.add(at)).load(Ordering::Relaxed));
             at += 1;
         }
     }

@@ -17,6 +17,7 @@ use super::watermark::Watermark;
 use crate::mailbox::Mailbox;
 use crate::memory::Account;
 use crate::options::Options;
+use crate::padded::Padded;
 use crate::seam::Nanos;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 
@@ -77,9 +78,9 @@ pub struct Shared {
     /// What each worker shows of itself.
     pub pulses: Vec<Pulse>,
     /// For reports; each worker writes its own.
-    pub stream_status: Vec<Mutex<StreamStatus>>,
+    pub(super) stream_status: Vec<Padded<Mutex<StreamStatus>>>,
     /// Entries by which each peer lags, per worker; for reports.
-    pub lags: Vec<Mutex<Vec<(Voter, u64)>>>,
+    pub(super) lags: Vec<Padded<Mutex<Vec<(Voter, u64)>>>>,
 }
 
 /// What a disk says that streams had.
@@ -139,8 +140,8 @@ impl Shared {
             past: Mutex::default(),
             resumed: Mutex::default(),
             pulses: (0..workers).map(|_| Pulse::default()).collect(),
-            stream_status: (0..workers).map(|_| Mutex::default()).collect(),
-            lags: (0..workers).map(|_| Mutex::default()).collect(),
+            stream_status: (0..workers).map(|_| Padded::default()).collect(),
+            lags: (0..workers).map(|_| Padded::default()).collect(),
             options,
         }
     }

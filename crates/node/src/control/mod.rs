@@ -342,11 +342,10 @@ impl ControlThread {
     }
 
     fn wait(&mut self, deadline: Option<Nanos>) -> io::Result<()> {
-        let shared = self.shared.clone();
         let timeout = deadline.map(|at| at.saturating_sub(monotonic()));
-        let asleep = shared.control.waker.try_sleep();
+        let asleep = self.shared.control.waker.try_sleep();
         let count = self.poller.wait(if asleep { timeout } else { Some(0) });
-        shared.control.waker.awake();
+        self.shared.control.waker.awake();
         let now = monotonic();
         for at in 0..count? {
             let event = self.poller.event(at);

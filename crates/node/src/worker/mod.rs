@@ -47,6 +47,7 @@ use crate::transport::link::{Closed, LinkLimits};
 use crate::transport::peers::{Lost, Peers};
 use crate::transport::{Arrival, Channel};
 use crate::uring::{self, Ring};
+use crate::waker::Waker;
 
 use clients::Clients;
 pub use clients::Rules;
@@ -373,9 +374,7 @@ impl WorkerThread {
 
     /// Blocks until there is something to do.
     fn sleep(&mut self, next: Next) -> io::Result<()> {
-        let shared = self.shared.clone();
-        let waker = &shared.workers[self.index].waker;
-        if !waker.try_sleep() {
+        if !self.waker().try_sleep() {
             return self.look(Some(0));
         }
         let timeout = match next {
@@ -383,8 +382,13 @@ impl WorkerThread {
             Next::Now | Next::Idle => None,
         };
         let looked = self.look(timeout);
-        waker.awake();
+        self.waker().awake();
         looked
+    }
+
+    /// What wakes this thread. Found anew each time: to count one more user of what all threads share would be to write where all read.
+    fn waker(&self) -> &Waker {
+        &self.shared.workers[self.index].waker
     }
 
     /// Looks at the sockets, and takes what they have.

@@ -281,13 +281,8 @@ impl Occ {
             && !self.sets.writes.is_empty()
         {
             for write in &self.sets.writes {
-                let value = if write.before & TOMBSTONE == 0 {
-                    write.record.copy_locked_value(&mut self.value)
-                } else {
-                    &[]
-                };
                 let key = stored_key(&self.store, write.table, &write.record);
-                undo.keep(write.table, key, write.before, value);
+                undo.keep(write.table, key, write.before, write.record);
             }
             undo.end(ts, &self.heap);
         }

@@ -10,6 +10,8 @@ use highwater_core::log::Key;
 use highwater_core::{TableId, Timestamp};
 
 use crate::heap::Heap;
+use crate::record::Record;
+use crate::word::TOMBSTONE;
 
 const IMAGE_HEAD: usize = 17;
 /// In front of an integer key, instead of a length.
@@ -36,23 +38,27 @@ pub(super) struct UndoLog {
 }
 
 impl UndoLog {
-    /// Keeps what a record held before it is overwritten.
+    /// Keeps what a record holds before it is overwritten; a tombstone holds nothing. The caller holds its lock. Copied once, and by few appends:
+    /// this is done for each write of a leader.
     #[inline]
-    pub fn keep(&mut self, table: TableId, key: Key<'_>, before: u64, value: &[u8]) {
-        self.images.extend_from_slice(&before.to_ne_bytes());
-        self.images.extend_from_slice(&(value.len() as u32).to_ne_bytes());
-        self.images.push(table.0);
+    pub fn keep(&mut self, table: TableId, key: Key<'_>, before: u64, record: Record) {
+        let live = before & TOMBSTONE == 0;
+        let len = if live { record.value_len() as u32 } else { 0 };
         match key {
             Key::U64(key) => {
-                self.images.extend_from_slice(&INTEGER.to_ne_bytes());
-                self.images.extend_from_slice(&key.to_ne_bytes());
+                let mut front = [0; IMAGE_HEAD + 8];
+                front[..IMAGE_HEAD].copy_from_slice(&image_head(before, len, table, INTEGER));
+                front[IMAGE_HEAD..].copy_from_slice(&key.to_ne_bytes());
+                self.images.extend_from_slice(&front);
             }
             Key::Bytes(key) => {
-                self.images.extend_from_slice(&(key.len() as u32).to_ne_bytes());
+                self.images.extend_from_slice(&image_head(before, len, table, key.len() as u32));
                 self.images.extend_from_slice(key);
             }
         }
-        self.images.extend_from_slice(value);
+        if live {
+            record.append_locked_value(&mut self.images);
+        }
     }
 
     /// The images since the last call belong to the transaction at `ts`, which is about to be seen.
@@ -115,6 +121,16 @@ impl UndoLog {
         heap.count_images(self.counted, 0);
         *self = UndoLog::default();
     }
+}
+
+#[inline]
+fn image_head(before: u64, len: u32, table: TableId, kind: u32) -> [u8; IMAGE_HEAD] {
+    let mut head = [0; IMAGE_HEAD];
+    head[..8].copy_from_slice(&before.to_ne_bytes());
+    head[8..12].copy_from_slice(&len.to_ne_bytes());
+    head[12] = table.0;
+    head[13..].copy_from_slice(&kind.to_ne_bytes());
+    head
 }
 
 /// One before-image.
