@@ -5,13 +5,10 @@ use std::sync::Arc;
 
 use highwater_core::Timestamp;
 
-use crate::heap::{Heaps, lock};
+use crate::heap::{Heaps, VERSION_PARTS, lock};
 use crate::record::{Record, Scratch};
 use crate::sync::{AtomicU64, Mutex, Ordering, Padded};
 use crate::word::{TIMESTAMP, TOMBSTONE};
-
-/// Into so many parts the versions are divided by the addresses of their records, each with a lock of its own.
-const SHARDS: usize = 64;
 
 /// A version that a pinned snapshot reads, though the record has moved on.
 struct Version {
@@ -23,7 +20,17 @@ struct Version {
     value: Arc<[u8]>,
 }
 
-type Shard = HashMap<usize, Vec<Version>>;
+/// A part of the versions, by the addresses of their records, and how many they are.
+///
+/// Neither that nor [what they take](Heaps::versions) is counted for all parts together: every applier would write there with each version.
+#[derive(Default)]
+struct Shard {
+    versions: Mutex<Versions>,
+    kept: AtomicU64,
+}
+
+/// By the address of their record, oldest first: the order of their timestamps.
+type Versions = HashMap<usize, Vec<Version>>;
 
 /// What a kept version takes besides its value: itself, in a vector that may be half empty, and its share of the map.
 const VERSION_BYTES: usize = 2 * size_of::<Version>() + 64;
@@ -43,13 +50,8 @@ pub(crate) struct Snapshots {
     changes: AtomicU64,
     /// The smallest pin; the largest number if there is none.
     oldest: AtomicU64,
-    /// How many versions are kept. On a cache line of its own: it changes with every version that is kept, and its
-    /// neighbours, which every applier reads, only with the pins.
-    kept: Padded<AtomicU64>,
-    /// What they take; the heaps' account of it.
     heaps: Arc<Heaps>,
-    /// Versions by the address of their record, oldest first: the order of their timestamps.
-    shards: Box<[Padded<Mutex<Shard>>]>,
+    shards: Box<[Padded<Shard>]>,
 }
 
 /// What one applier knows of the pins.
@@ -91,9 +93,8 @@ impl Snapshots {
             pins: Mutex::new(BTreeMap::new()),
             changes: AtomicU64::new(0),
             oldest: AtomicU64::new(u64::MAX),
-            kept: Padded(AtomicU64::new(0)),
             heaps,
-            shards: (0..SHARDS).map(|_| Padded(Mutex::new(HashMap::new()))).collect(),
+            shards: (0..VERSION_PARTS).map(|_| Padded::default()).collect(),
         }
     }
 
@@ -104,8 +105,23 @@ impl Snapshots {
         Timestamp(self.oldest.load(Ordering::Acquire))
     }
 
-    fn shard(&self, record: Record) -> &Mutex<Shard> {
-        &self.shards[(record.as_ptr().addr() >> 5) % SHARDS]
+    /// The part of a record.
+    fn part(record: Record) -> usize {
+        (record.as_ptr().addr() >> 5) % VERSION_PARTS
+    }
+
+    fn shard(&self, record: Record) -> &Shard {
+        &self.shards[Snapshots::part(record)].0
+    }
+
+    /// A version has come to a part or gone. The caller holds the part's lock, and nobody else writes there.
+    fn count(&self, part: usize, version: &Version, kept: bool) {
+        let add = |to: &AtomicU64, by: u64| {
+            let now = to.load(Ordering::Relaxed);
+            to.store(if kept { now + by } else { now - by }, Ordering::Relaxed);
+        };
+        add(&self.shards[part].0.kept, 1);
+        add(&self.heaps.versions[part].0, version.bytes());
     }
 
     /// Keeps the record's version before it is replaced. The caller holds the record's lock; `before` is its word.
@@ -120,10 +136,11 @@ impl Snapshots {
             record.copy_locked_value(&mut value);
         }
         let value = value.bytes().into();
-        let mut shard = lock(self.shard(record));
         let version = Version { word: before, until, value };
-        self.count(&version, true);
-        shard.entry(record.as_ptr().addr()).or_default().push(version);
+        let shard = self.shard(record);
+        let mut versions = lock(&shard.versions);
+        self.count(Snapshots::part(record), &version, true);
+        versions.entry(record.as_ptr().addr()).or_default().push(version);
     }
 
     /// Keeps a version that was replaced before it came: the record holds `after` already. The caller holds its lock.
@@ -131,8 +148,9 @@ impl Snapshots {
     pub fn keep_late(&self, record: Record, ts: Timestamp, value: Option<&[u8]>, after: u64) {
         let word = ts.0 | if value.is_none() { TOMBSTONE } else { 0 };
         let value: Arc<[u8]> = value.unwrap_or_default().into();
-        let mut shard = lock(self.shard(record));
-        let versions = shard.entry(record.as_ptr().addr()).or_default();
+        let shard = self.shard(record);
+        let mut all = lock(&shard.versions);
+        let versions = all.entry(record.as_ptr().addr()).or_default();
         let at = versions.partition_point(|version| version.word & TIMESTAMP < ts.0);
         let next = versions.get(at).map_or(after, |version| version.word) & TIMESTAMP;
         if next == ts.0 {
@@ -143,25 +161,15 @@ impl Snapshots {
             versions[previous].until = ts.0;
         }
         let version = Version { word, until: next, value };
-        self.count(&version, true);
+        self.count(Snapshots::part(record), &version, true);
         versions.insert(at, version);
-    }
-
-    fn count(&self, version: &Version, kept: bool) {
-        if kept {
-            self.kept.fetch_add(1, Ordering::Relaxed);
-            self.heaps.versions.fetch_add(version.bytes(), Ordering::Relaxed);
-        } else {
-            self.kept.fetch_sub(1, Ordering::Relaxed);
-            self.heaps.versions.fetch_sub(version.bytes(), Ordering::Relaxed);
-        }
     }
 
     /// The record's version at `ts`, if one is kept: copies the value and returns the word.
     pub fn find(&self, record: Record, ts: u64, value: &mut Scratch) -> Option<u64> {
         let (word, bytes) = {
-            let shard = lock(self.shard(record));
-            let versions = shard.get(&record.as_ptr().addr())?;
+            let all = lock(&self.shard(record).versions);
+            let versions = all.get(&record.as_ptr().addr())?;
             let version = versions.iter().rev().find(|version| version.word & TIMESTAMP <= ts)?;
             (version.word, version.value.clone())
         };
@@ -172,9 +180,11 @@ impl Snapshots {
     /// Drops what is kept for a record that has left its index.
     #[inline]
     pub fn forget(&self, record: Record) {
-        if self.kept.load(Ordering::Relaxed) > 0 {
-            let gone = lock(self.shard(record)).remove(&record.as_ptr().addr());
-            gone.iter().flatten().for_each(|version| self.count(version, false));
+        let shard = self.shard(record);
+        if shard.kept.load(Ordering::Relaxed) > 0 {
+            let mut versions = lock(&shard.versions);
+            let gone = versions.remove(&record.as_ptr().addr());
+            gone.iter().flatten().for_each(|version| self.count(Snapshots::part(record), version, false));
         }
     }
 
@@ -194,25 +204,27 @@ impl Snapshots {
         pins.remove(&ts.0);
         self.changed(&pins);
         let pins = Pins { pinned: pins.keys().copied().collect(), changes: 0 };
-        for shard in &self.shards {
-            self.sweep(&mut lock(&shard.0), &pins);
+        for part in 0..VERSION_PARTS {
+            self.sweep(part, &pins);
         }
     }
 
-    fn sweep(&self, shard: &mut Shard, pins: &Pins) {
-        shard.retain(|_, versions| {
+    /// Drops what no pin needs.
+    fn sweep(&self, part: usize, pins: &Pins) {
+        let mut all = lock(&self.shards[part].0.versions);
+        all.retain(|_, versions| {
             versions.retain(|version| {
                 let stays = pins.separate(version.word, version.until);
                 if !stays {
-                    self.count(version, false);
+                    self.count(part, version, false);
                 }
                 stays
             });
             !versions.is_empty()
         });
         // A map keeps the room that it once needed; give it back when hardly any of it is used.
-        if shard.capacity() > 1024 && shard.len() < shard.capacity() / 8 {
-            shard.shrink_to_fit();
+        if all.capacity() > 1024 && all.len() < all.capacity() / 8 {
+            all.shrink_to_fit();
         }
     }
 
@@ -226,6 +238,6 @@ impl Snapshots {
 impl Snapshots {
     /// How many versions are kept.
     pub fn kept(&self) -> u64 {
-        self.kept.load(Ordering::Relaxed)
+        self.shards.iter().map(|shard| shard.0.kept.load(Ordering::Relaxed)).sum()
     }
 }

@@ -399,8 +399,12 @@ impl Sealer {
     fn next_entry(&mut self) -> Vec<u8> {
         let mut buffer = std::mem::take(&mut self.spare);
         buffer.clear();
-        // Room from the start: what grows by doubling is copied as it grows.
-        buffer.reserve((self.last_len + self.last_len / 4).max(FRESH_BYTES));
+        // Room from the start: what grows by doubling is copied as it grows. But from much more room than that each entry is copied, too.
+        let room = (self.last_len + self.last_len / 4).max(FRESH_BYTES);
+        if buffer.capacity() > 4 * room {
+            buffer = Vec::new();
+        }
+        buffer.reserve(room);
         buffer.resize(ENTRY_HEADER_BYTES, 0);
         buffer
     }

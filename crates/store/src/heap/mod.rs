@@ -32,7 +32,7 @@ pub use self::memory::{Memory, cost};
 use self::pool::{BLOCK, Free};
 pub use self::provision::Provision;
 use self::shared::Piece;
-pub(crate) use self::shared::{Heaps, lock};
+pub(crate) use self::shared::{Heaps, VERSION_PARTS, lock};
 pub use self::system::one_arena;
 pub use self::system::trim as give_back_freed;
 use crate::sync::{Ordering, prefetch};

@@ -57,6 +57,9 @@ impl Large {
 }
 
 /// What the heaps of one store share.
+/// Into so many parts what is kept for snapshots is divided.
+pub(crate) const VERSION_PARTS: usize = 64;
+
 pub(crate) struct Heaps {
     pub guards: Guards,
     pub(super) pool: Mutex<Pool>,
@@ -67,8 +70,8 @@ pub(crate) struct Heaps {
     counters: Mutex<Vec<Arc<Counters>>>,
     /// Moves when all heaps are asked to give up what they keep for themselves.
     pub(super) flushes: Padded<AtomicU64>,
-    /// Bytes kept for snapshots.
-    pub versions: AtomicU64,
+    /// Bytes kept for snapshots, in parts that different locks guard.
+    pub versions: Box<[Padded<AtomicU64>]>,
     pub(super) pace: Mutex<Pace>,
 }
 
@@ -81,7 +84,7 @@ impl Heaps {
             large: Mutex::default(),
             counters: Mutex::new(vec![Arc::default()]),
             flushes: Padded::default(),
-            versions: AtomicU64::new(0),
+            versions: (0..VERSION_PARTS).map(|_| Padded::default()).collect(),
             pace: Mutex::default(),
         })
     }
@@ -198,7 +201,7 @@ impl Heaps {
             (pool.reserved as u64, pool.spare_bytes as u64)
         };
         let large = lock(&self.large).bytes;
-        let versions = self.versions.load(Ordering::Relaxed);
+        let versions = self.versions.iter().map(|part| part.0.load(Ordering::Relaxed)).sum();
         let counters = lock(&self.counters);
         Memory::sum(&counters, versions, chunks + large, spare)
     }
