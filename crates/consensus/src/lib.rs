@@ -22,7 +22,7 @@ pub mod stream;
 mod tail;
 
 pub use election::{
-    Election, ElectionEvent, ElectionMessage, ElectionOptions, PendingChange, Promise, Standing,
+    Beat, Election, ElectionEvent, ElectionMessage, ElectionOptions, PendingChange, Promise, Standing,
 };
 pub use highwater_core::Nanos;
 pub use log::Log;

@@ -78,6 +78,10 @@ fn pending() -> impl Strategy<Value = PendingChange> {
     (members(), decided).prop_map(|(members, decided)| PendingChange { members, decided })
 }
 
+fn beat() -> impl Strategy<Value = Beat> {
+    prop_oneof![Just(Beat::Asks), Just(Beat::Vouches), Just(Beat::Calm)]
+}
+
 fn election_message() -> impl Strategy<Value = ElectionMessage> {
     let list = prop::collection::vec(tail(), 0..20);
     let promise =
@@ -100,9 +104,12 @@ fn election_message() -> impl Strategy<Value = ElectionMessage> {
                 forgets,
             })
         }),
-        (ballot(), any::<bool>(), members()).prop_map(|(ballot, vouches, members)| {
-            ElectionMessage::Heartbeat { ballot, vouches, members }
+        (ballot(), beat(), members()).prop_map(|(ballot, beat, members)| ElectionMessage::Heartbeat {
+            ballot,
+            beat,
+            members
         }),
+        ballot().prop_map(|ballot| ElectionMessage::Patient { ballot }),
         ballot().prop_map(|ballot| ElectionMessage::HeartbeatReply { ballot }),
         ballot().prop_map(|promised| ElectionMessage::Stale { promised }),
     ]

@@ -10,6 +10,7 @@ mod codec;
 mod confirming;
 mod duels;
 mod regressions;
+mod resting;
 mod scripts;
 mod simulation;
 mod trimming;

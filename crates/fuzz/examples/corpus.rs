@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use highwater_consensus::{ElectionMessage, Members, Message, PendingChange, Promise, Tail, Voter};
+use highwater_consensus::{Beat, ElectionMessage, Members, Message, PendingChange, Promise, Tail, Voter};
 use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind, Key, TxWriter};
 use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, Level, NodeId, StreamId, TableId, Timestamp};
 use highwater_engines::Frame;
@@ -92,7 +92,7 @@ fn heads() -> Vec<Vec<u8>> {
         ControlMessage::Election(ElectionMessage::Promise(promise)),
         ControlMessage::Election(ElectionMessage::Heartbeat {
             ballot,
-            vouches: true,
+            beat: Beat::Vouches,
             members: members.clone(),
         }),
         ControlMessage::Hello { born: true },

@@ -129,6 +129,7 @@ impl Election {
         let promises = std::mem::take(&mut self.promises);
         let (ballot, lossy) = (self.promised, outcome == Outcome::Lossy);
         self.events.push(ElectionEvent::Won { ballot, promises, quorums, members: latest, lossy });
+        self.stir(now);
         self.send_heartbeats(now);
     }
 

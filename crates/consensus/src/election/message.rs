@@ -69,6 +69,26 @@ pub struct Promise {
     pub forgets: bool,
 }
 
+/// What a heartbeat says of its leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beat {
+    /// The leader cannot serve, as far as it knows: it hears no quorum, or its workers are not at work. That is no sign of
+    /// life: it only asks who is there.
+    Asks,
+    /// It can serve.
+    Vouches,
+    /// It can, and nobody wants anything: the next heartbeat may come up to a timeout later than usual.
+    Calm,
+}
+
+impl Beat {
+    /// As it is written down. Builds from before there was `Calm` take everything but 0 for a leader that vouches.
+    fn of(byte: u8) -> Beat {
+        let known = [Beat::Asks, Beat::Vouches, Beat::Calm];
+        known.get(usize::from(byte)).copied().unwrap_or(Beat::Vouches)
+    }
+}
+
 /// What the controllers of two replicas say to each other about who leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElectionMessage {
@@ -99,14 +119,18 @@ pub enum ElectionMessage {
     Heartbeat {
         /// The leader's ballot.
         ballot: Ballot,
-        /// It can serve, as far as it knows: it hears a quorum, and its workers are at work. A heartbeat that does not
-        /// vouch for that is no sign of life: it only asks who is there.
-        vouches: bool,
+        /// How it is.
+        beat: Beat,
         /// The membership in force, as the leader knows it.
         members: Members,
     },
     /// The follower lives and follows.
     HeartbeatReply {
+        /// The leader's ballot.
+        ballot: Ballot,
+    },
+    /// The same, in answer to a heartbeat of a calm leader: the next one may come up to a timeout later.
+    Patient {
         /// The leader's ballot.
         ballot: Ballot,
     },
@@ -138,13 +162,14 @@ impl ElectionMessage {
                 promise.tails.iter().for_each(|tail| tail.encode(out));
                 out.extend_from_slice(&promise.above_all.0.to_le_bytes());
             }
-            ElectionMessage::Heartbeat { ballot, vouches, members } => {
+            ElectionMessage::Heartbeat { ballot, beat, members } => {
                 head(out, 5, *ballot);
-                out.push((*vouches).into());
+                out.push(*beat as u8);
                 members.encode(out);
             }
             ElectionMessage::HeartbeatReply { ballot } => head(out, 6, *ballot),
             ElectionMessage::Stale { promised } => head(out, 7, *promised),
+            ElectionMessage::Patient { ballot } => head(out, 8, *ballot),
         }
     }
 
@@ -178,11 +203,12 @@ impl ElectionMessage {
                 })
             }
             5 => {
-                let vouches = reader.u8()? != 0;
-                ElectionMessage::Heartbeat { ballot: first, vouches, members: Members::decode(reader)? }
+                let beat = Beat::of(reader.u8()?);
+                ElectionMessage::Heartbeat { ballot: first, beat, members: Members::decode(reader)? }
             }
             6 => ElectionMessage::HeartbeatReply { ballot: first },
             7 => ElectionMessage::Stale { promised: first },
+            8 => ElectionMessage::Patient { ballot: first },
             _ => return Err(Malformed("election message tag")),
         })
     }

@@ -8,7 +8,7 @@
 //!    [`Tail`](crate::Tail).
 //! 3. **Won.** With promises from a majority of every membership that may be in force, the candidate leads
 //!    ([`ElectionEvent::Won`]): its host takes over the streams. From now on it sends heartbeats. A leader that hears no
-//!    quorum, or whose workers stand still, says so in its heartbeats (`vouches: false`); they are no sign of life then,
+//!    quorum, or whose workers stand still, says so in its heartbeats ([`Beat::Asks`]); they are no sign of life then,
 //!    and a majority that can do without it may elect another.
 //!
 //! # An example: node 0 dies
@@ -79,8 +79,8 @@
 //! # The files
 //!
 //! `state` has what an election remembers, `signs` what it remembers of others' signs of life. On these stand `voter`
-//! (says yes, promises, follows), `candidate` (asks, prepares, counts) and `suspicion` (when a leader is missed, and
-//! when it must not be believed). This file is where messages, timers and the host's reports arrive.
+//! (says yes, promises, follows), `candidate` (asks, prepares, counts), `suspicion` (when a leader is missed, and
+//! when it must not be believed) and `rest` (how often it says that it lives). This file is where messages, timers and the host's reports arrive.
 //!
 //! # Left out
 //!
@@ -88,6 +88,7 @@
 
 mod candidate;
 mod message;
+mod rest;
 mod signs;
 mod state;
 mod suspicion;
@@ -95,7 +96,7 @@ mod voter;
 
 use highwater_core::{Ballot, NodeId, hooks};
 
-pub use message::{ElectionMessage, PendingChange, Promise};
+pub use message::{Beat, ElectionMessage, PendingChange, Promise};
 pub use state::{Election, ElectionEvent, ElectionOptions, Standing};
 pub use suspicion::SILENCE;
 
@@ -180,6 +181,7 @@ impl Election {
     /// The connection to `peer` is lost. If it is `gone`, its process is surely dead, and if it leads, nobody has to
     /// wait for a timeout. If only the connection is lost, silence will tell.
     pub fn peer_down(&mut self, now: Nanos, peer: NodeId, gone: bool) {
+        self.was_patient(peer);
         if gone
             && self.standing == Standing::Follower
             && self.promised.node == peer
@@ -206,12 +208,18 @@ impl Election {
             }
             ElectionMessage::Prepare { ballot } => self.on_prepare(now, from, ballot),
             ElectionMessage::Promise(promise) => self.on_promise(now, from, promise),
-            ElectionMessage::Heartbeat { ballot, vouches, members } => {
-                self.on_heartbeat(now, from, ballot, vouches, members);
+            ElectionMessage::Heartbeat { ballot, beat, members } => {
+                self.on_heartbeat(now, from, ballot, beat, members);
             }
             ElectionMessage::HeartbeatReply { ballot } => {
                 if ballot == self.promised {
-                    self.voter_heard(from, now);
+                    self.has_answered(from, now);
+                }
+            }
+            ElectionMessage::Patient { ballot } => {
+                if ballot == self.promised {
+                    self.has_answered(from, now);
+                    self.is_patient(from.node);
                 }
             }
             ElectionMessage::Stale { promised } => self.met(now, promised),
@@ -230,7 +238,8 @@ impl Election {
         if self.standing == Standing::Follower && hooks::buggify(SKIP_PRE_VOTE) {
             self.campaign(now);
         }
-        if now >= self.deadline && !self.doubts_itself(now) {
+        let due = now >= self.deadline && !self.doubts_itself(now);
+        if due || self.is_roused(now) {
             match self.standing {
                 Standing::Leading => self.send_heartbeats(now),
                 _ if self.is_fencing() => self.wait(now),

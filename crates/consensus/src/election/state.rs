@@ -117,6 +117,12 @@ pub struct Election {
     pub(super) spread: Nanos,
     /// When each voter last answered a heartbeat, or sent something to a stream.
     pub(super) heard_from: BTreeMap<Voter, Heard>,
+    /// When somebody last wanted something of this node: see [`Election::stir`].
+    pub(super) stirred_at: Nanos,
+    /// See [`Election::rests`].
+    pub(super) rests: bool,
+    /// Who answered a calm heartbeat since this node last sent another one.
+    pub(super) patient: BTreeSet<NodeId>,
     pub(super) random: u64,
     pub(super) out: Vec<(NodeId, ElectionMessage)>,
     pub(super) events: Vec<ElectionEvent>,
@@ -150,6 +156,9 @@ impl Election {
             deadline: Nanos::MAX,
             spread: 0,
             heard_from: BTreeMap::new(),
+            stirred_at: 0,
+            rests: false,
+            patient: BTreeSet::new(),
             random: seed | 1,
             out: Vec::new(),
             events: Vec::new(),
@@ -203,6 +212,7 @@ impl Election {
 
     /// The connection to a node is up: it is spoken to from now on, whether it votes or not.
     pub fn peer_up(&mut self, peer: NodeId) {
+        self.was_patient(peer);
         let removed = self.members.as_ref().is_some_and(|members| members.has_removed(peer));
         if peer != self.me.node && !removed {
             self.peers.insert(peer);

@@ -3,18 +3,19 @@
 //! # The follower's side
 //!
 //! A follower waits for a sign of life for its *patience*, and up to one timeout more, at random. Signs are heartbeats
-//! that vouch ([`ElectionMessage::Heartbeat`]) and what the leader's streams send ([`Election::streams_heard`]): on a
+//! that vouch ([`Beat`](super::Beat)) and what the leader's streams send ([`Election::streams_heard`]): on a
 //! starved machine the thread that sends heartbeats may wait for long beside workers that do their duty. Streams alone
 //! vouch for [`STREAMS_VOUCH`] timeouts.
 //!
 //! *Patience* is the timeout, or three times the longest silence of the last half minute that ended well, up to
 //! [`MOST_PATIENCE`] timeouts: where signs are often late, a late one says little. A silence loses its weight slowly. All this
-//! for a leader that has led for [`PROVED`] timeouts.
+//! for a leader that has led for [`PROVED`] timeouts. And a timeout more while the last heartbeat was that of a calm leader
+//! (`rest`).
 //!
 //! A follower whose own timer fires late doubts itself first. While it slept, so may have the leader, and signs may
 //! wait to be read: it gives the leader as much time as it was late, up to [`MOST_DOUBT`] timeouts between two signs.
 //!
-//! So a leader that stops is missed after its followers' patience, at most four timeouts and the random part. None of
+//! So a leader that stops is missed after its followers' patience, at most four timeouts (five if it was calm) and the random part. None of
 //! this concerns a leader whose process is seen to be dead: that is missed at once.
 //!
 //! # The leader's side
@@ -27,7 +28,6 @@
 
 use highwater_core::{Epoch, NodeId, planted};
 
-use super::message::ElectionMessage;
 use super::signs::Signs;
 use super::state::{Election, Standing};
 use crate::{Nanos, Quorums, Voter};
@@ -54,13 +54,14 @@ impl Election {
     /// from the start, the others would always stand first, and they may be the very ones that cannot lead.
     pub(super) fn patience(&self) -> Nanos {
         let timeout = self.options.timeout;
-        match self.following {
+        let patience = match self.following {
             Some(_) if self.signs.vouched && self.signs.at >= self.signs.since + PROVED * timeout => {
                 (WEIGHT * self.signs.longest).clamp(timeout, MOST_PATIENCE * timeout)
             }
             // The leader has not shown up yet, or not for long, or says itself that it cannot serve.
             _ => timeout,
-        }
+        };
+        patience + self.signs.allowance(timeout)
     }
 
     /// The leader that was last heard of, if it is the current one and gave a sign of life lately.
@@ -92,12 +93,13 @@ impl Election {
     }
 
     /// The leader that this node follows vouches for itself.
-    pub(super) fn hear_leader(&mut self, now: Nanos, node: NodeId) {
+    pub(super) fn hear_leader(&mut self, now: Nanos, node: NodeId, calm: bool) {
         // Counts only the silence between two signs of one leader that vouched. Any other says nothing about how late
         // signs are here: the leader was gone, or there was none.
         if self.signs.vouched && !self.suspected {
-            let silence =
-                now.saturating_sub(self.signs.at).min(MOST_PATIENCE * self.options.timeout / WEIGHT);
+            let timeout = self.options.timeout;
+            let silence = now.saturating_sub(self.signs.at).saturating_sub(self.signs.allowance(timeout));
+            let silence = silence.min(MOST_PATIENCE * timeout / WEIGHT);
             let faded = self.signs.longest - self.signs.longest / FADES;
             self.signs.longest = faded.max(silence);
         }
@@ -106,7 +108,7 @@ impl Election {
         let of = Some(node);
         let since = self.signs.since;
         self.signs =
-            Signs { at: now, beat_at: now, since, met_at: now, vouched: true, longest, doubted: 0, of };
+            Signs { at: now, beat_at: now, since, met_at: now, vouched: true, calm, longest, doubted: 0, of };
         self.wait(now);
         self.deadline = now + self.patience() + self.spread;
     }
@@ -129,8 +131,15 @@ impl Election {
         }
     }
 
-    /// A voter sent something to a stream of this node at `at`. For a leader that is as good as an answer to a heartbeat.
+    /// A voter sent something to a stream of this node at `at`. For a leader that is as good as an answer to a heartbeat, and
+    /// somebody wants something.
     pub fn voter_heard(&mut self, voter: Voter, at: Nanos) {
+        self.stir(at);
+        self.has_answered(voter, at);
+    }
+
+    /// A voter answered a heartbeat.
+    pub(super) fn has_answered(&mut self, voter: Voter, at: Nanos) {
         if self.standing == Standing::Leading {
             self.heard_from.entry(voter).or_default().hear(at);
         }
@@ -186,14 +195,6 @@ impl Election {
     /// controller is: as a leader it does not vouch for itself then, and makes way for another.
     pub fn set_sound(&mut self, sound: bool) {
         self.sound = sound;
-    }
-
-    /// Tells everybody that this node leads, and whether it can serve.
-    pub(super) fn send_heartbeats(&mut self, now: Nanos) {
-        self.deadline = now + self.options.heartbeat;
-        let members = self.members.clone().expect("a leader knows the membership");
-        let vouches = self.vouches(now);
-        self.broadcast(ElectionMessage::Heartbeat { ballot: self.promised, vouches, members });
     }
 
     /// Waits long enough that everybody else has a turn first, after a lead that was given up. Those who heard this

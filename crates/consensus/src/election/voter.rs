@@ -5,7 +5,7 @@
 
 use highwater_core::{Ballot, Epoch};
 
-use super::message::ElectionMessage;
+use super::message::{Beat, ElectionMessage};
 use super::state::{Election, ElectionEvent, Standing};
 use crate::{Members, Nanos, Voter};
 
@@ -63,7 +63,7 @@ impl Election {
         now: Nanos,
         from: Voter,
         ballot: Ballot,
-        vouches: bool,
+        beat: Beat,
         members: Members,
     ) {
         debug_assert_eq!(from.node, ballot.node);
@@ -79,10 +79,11 @@ impl Election {
             self.events.push(ElectionEvent::Follow(ballot));
         }
         self.signs.met_at = now;
-        if vouches {
+        let calm = beat == Beat::Calm;
+        if beat != Beat::Asks {
             debug_assert_ne!(ballot.node, self.me.node);
             self.standing = Standing::Follower;
-            self.hear_leader(now, from.node);
+            self.hear_leader(now, from.node, calm);
         } else {
             self.disbelieve_leader();
             if self.standing == Standing::Follower {
@@ -90,7 +91,12 @@ impl Election {
                 self.deadline = self.deadline.min(self.signs.at + self.patience() + self.spread);
             }
         }
-        self.out.push((from.node, ElectionMessage::HeartbeatReply { ballot }));
+        let reply = if calm {
+            ElectionMessage::Patient { ballot }
+        } else {
+            ElectionMessage::HeartbeatReply { ballot }
+        };
+        self.out.push((from.node, reply));
     }
 
     /// Promises a higher ballot and has the streams do so. Ends whatever this node did under a lower one.

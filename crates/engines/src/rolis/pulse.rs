@@ -120,6 +120,11 @@ impl Pulse {
         self.still_since.load(Ordering::Relaxed)
     }
 
+    /// Whether it executes something, or something of its stream waits to be decided or released.
+    pub fn is_busy(&self) -> bool {
+        self.executes_since() != NEVER || self.standing_still() != NEVER
+    }
+
     /// The leader that was heard last, by its epoch, and when.
     pub fn leader_heard(&self) -> (Epoch, Nanos) {
         let at = self.led_at.load(Ordering::Relaxed);

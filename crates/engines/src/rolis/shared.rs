@@ -41,6 +41,8 @@ pub struct Shared {
     pub reports: Mailbox<Report>,
     /// The leader cannot vouch for itself: it has not heard from a quorum for a while, or a worker stands still.
     pub no_quorum: AtomicBool,
+    /// The leader rests: whoever has something to wait for wakes its controller.
+    pub rests: AtomicBool,
     /// The lead is being handed over: who does not lead lets requests wait, until there is somebody to refer them to.
     pub holds_requests: AtomicBool,
     /// The process is about to end: who reads here is referred to another replica.
@@ -124,6 +126,7 @@ impl Shared {
             commands: (0..workers).map(|_| Mailbox::default()).collect(),
             reports: Mailbox::default(),
             no_quorum: AtomicBool::new(false),
+            rests: AtomicBool::new(false),
             holds_requests: AtomicBool::new(false),
             retires: AtomicBool::new(false),
             disk_full: AtomicBool::new(false),
@@ -157,6 +160,13 @@ impl Shared {
         // Stored only if it changed: workers read what lies beside it with every request.
         if self.leader.load(Ordering::Relaxed) != word {
             self.leader.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets whether the leader rests; stored only if it changed, as above.
+    pub fn set_rests(&self, rests: bool) {
+        if self.rests.load(Ordering::Relaxed) != rests {
+            self.rests.store(rests, Ordering::Relaxed);
         }
     }
 

@@ -12,7 +12,7 @@ mod status;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_core::{Incarnation, Level, Levels, NodeId, Signature};
+use highwater_core::{Incarnation, Level, Levels, NodeId, Signature, Timestamp};
 use highwater_store::Store;
 
 use crate::memory::MemoryStatus;
@@ -62,6 +62,11 @@ pub trait Worker: Send {
     /// that request's reply, unless it was put off: so a host knows what it will have to hold before it is released.
     fn unreleased_reply_bytes(&self) -> usize {
         0
+    }
+
+    /// Up to where what was written is released: the same as before means that nothing else is. `None`: the engine cannot say.
+    fn released_up_to(&self) -> Option<Timestamp> {
+        None
     }
 
     /// Runs a transaction that only reads on a snapshot of this replica's store: on a follower without asking anybody.

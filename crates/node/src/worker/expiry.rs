@@ -1,9 +1,9 @@
 //! Has keys go whose deadline is past, and rows of collections that are gone: the first worker's part, while its replica serves.
 //!
 //! Nobody sees an expired key in any case. The sweep gives its memory back: soon if there is something to do, and else only
-//! now and then, so that a node at rest does next to nothing.
+//! now and then. Where nothing was written since nothing was due, nobody is asked: a node at rest does next to nothing.
 
-use highwater_core::{Outcome, Procedure, ProcedureId};
+use highwater_core::{Outcome, Procedure, ProcedureId, Timestamp};
 use highwater_engines::{Nanos, Refusal, Request, Worker};
 
 use crate::clock::unix_ms;
@@ -27,6 +27,10 @@ pub struct Expiry {
     pace: (Nanos, Nanos),
     /// When to sweep next; `None` while one is under way.
     next: Option<Nanos>,
+    /// Up to where writes were released when the last sweep began, if the engine says so.
+    began_at: Option<Timestamp>,
+    /// What it found: while writes are released up to here, and no further, nothing is due before this Unix time in ms.
+    nothing_due: Option<(Timestamp, u64)>,
 }
 
 impl Expiry {
@@ -38,7 +42,13 @@ impl Expiry {
     /// The same at another pace: so often while keys expire, and so often else.
     pub fn paced(procedures: &[&'static str], often: Nanos, seldom: Nanos) -> Expiry {
         let sweep = procedures.iter().position(|known| *known == Sweep::NAME).expect("the door registers it");
-        Expiry { sweep: ProcedureId(sweep as u16), pace: (often, seldom), next: Some(0) }
+        Expiry {
+            sweep: ProcedureId(sweep as u16),
+            pace: (often, seldom),
+            next: Some(0),
+            began_at: None,
+            nothing_due: None,
+        }
     }
 
     /// Asks for what is due, if it may.
@@ -50,8 +60,15 @@ impl Expiry {
             self.next = Some(now + self.pace.0);
             return;
         }
-        let ready = engine.ready();
-        self.ask(now, ready, unix_ms(), |sweep, moment| {
+        let (ready, released) = (engine.ready(), engine.released_up_to());
+        let unix_ms = unix_ms();
+        let known = self.nothing_due.filter(|(upto, due)| released == Some(*upto) && unix_ms < *due);
+        if let Some((_, due)) = known {
+            self.next = Some(now + self.pause_before(due, unix_ms));
+            return;
+        }
+        self.began_at = released;
+        self.ask(now, ready, unix_ms, |sweep, moment| {
             engine.submit(now, Request::new(pack(Owner::Keeper, SLOT, 0), sweep, moment)).is_ok()
         });
     }
@@ -78,22 +95,98 @@ impl Expiry {
     /// What it asked for is done: the reply says when the next deadline is, and how many had come; which is told.
     pub fn released(&mut self, now: Nanos, unix_ms: u64, outcome: Outcome, reply: &[u8]) -> u64 {
         let due = reply.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-        let (often, seldom) = self.pace;
+        let found = due.filter(|_| outcome == Outcome::Committed);
+        self.nothing_due = self.began_at.zip(found);
         let pause = match (outcome, due) {
             (Outcome::Committed, Some(0)) => AT_ONCE,
-            (Outcome::Committed, Some(due)) => {
-                let ms = due.saturating_sub(unix_ms).min(seldom / 1_000_000);
-                (ms * 1_000_000).max(often)
-            }
-            _ => often,
+            (Outcome::Committed, Some(due)) => self.pause_before(due, unix_ms),
+            _ => self.pace.0,
         };
         self.next = Some(now + pause);
         let expired = reply.last_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         if outcome == Outcome::Committed { expired } else { 0 }
     }
 
+    /// How long to wait before a deadline, at a time in Unix ms.
+    fn pause_before(&self, due: u64, unix_ms: u64) -> Nanos {
+        let (often, seldom) = self.pace;
+        let ms = due.saturating_sub(unix_ms).min(seldom / 1_000_000);
+        (ms * 1_000_000).max(often)
+    }
+
     /// When it wants a turn.
     pub fn next(&self) -> Option<Nanos> {
         self.next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_core::{Incarnation, Levels, NodeId};
+    use highwater_engines::{Endpoint, Frame, Next, Outbox};
+
+    use super::*;
+
+    /// Counts requests; releases what is written up to where it is told.
+    #[derive(Default)]
+    struct Engine {
+        asked: u32,
+        upto: Option<Timestamp>,
+    }
+
+    impl Worker for Engine {
+        fn ready(&self) -> Result<(), Refusal> {
+            Ok(())
+        }
+        fn submit(&mut self, _: Nanos, _: Request<'_>) -> Result<(), Refusal> {
+            self.asked += 1;
+            Ok(())
+        }
+        fn released_up_to(&self) -> Option<Timestamp> {
+            self.upto
+        }
+        fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation, _: Levels) {}
+        fn peer_down(&mut self, _: Nanos, _: NodeId) {}
+        fn deliver(&mut self, _: Nanos, _: Endpoint, _: Frame) {}
+        fn turn(&mut self, _: Nanos, _: &mut Outbox) -> Next {
+            Next::Idle
+        }
+        fn describe(&self) -> String {
+            String::new()
+        }
+    }
+
+    /// How often it asks within five seconds, if each sweep finds that the next key expires in `due_ms`.
+    fn asked(expiry: &mut Expiry, engine: &mut Engine, due_ms: u64) -> u32 {
+        let (before, began) = (engine.asked, expiry.next().unwrap());
+        let mut now = began;
+        while now < began + 5 * SELDOM {
+            let asked = engine.asked;
+            expiry.turn(now, true, engine);
+            if engine.asked > asked {
+                let due = unix_ms().saturating_add(due_ms).to_le_bytes();
+                expiry.released(now, unix_ms(), Outcome::Committed, &[due, [0; 8]].concat());
+            }
+            now = expiry.next().unwrap();
+        }
+        engine.asked - before
+    }
+
+    #[test]
+    fn nobody_is_asked_while_nothing_is_written_and_nothing_is_due() {
+        let (mut expiry, mut engine) = (Expiry::new(&[Sweep::NAME]), Engine::default());
+        assert_eq!(asked(&mut expiry, &mut engine, u64::MAX), 5, "an engine that cannot say");
+        engine.upto = Some(Timestamp(1));
+        assert_eq!(asked(&mut expiry, &mut engine, u64::MAX), 1);
+        assert_eq!(asked(&mut expiry, &mut engine, u64::MAX), 0);
+        engine.upto = Some(Timestamp(2));
+        assert_eq!(asked(&mut expiry, &mut engine, 3_600_000), 1, "something was written");
+        assert_eq!(asked(&mut expiry, &mut engine, 3_600_000), 0, "an hour is left");
+        engine.upto = Some(Timestamp(3));
+        assert!(asked(&mut expiry, &mut engine, 0) > 5, "it is due");
+        // What a sweep leaves undone is due.
+        engine.upto = Some(Timestamp(4));
+        expiry.released(0, unix_ms(), Outcome::Conflict, &[]);
+        assert!(asked(&mut expiry, &mut engine, 0) > 5);
     }
 }

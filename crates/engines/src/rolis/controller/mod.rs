@@ -38,6 +38,7 @@ use super::health::{Health, hear_streams, watch_service};
 use super::hooks;
 use super::ledger::Ledger;
 use super::messages::{Command, Report};
+use super::pulse::Pulse;
 use super::raising::{self, Raising};
 use super::remains::{Founded, Moment, Timekeeper};
 use super::shared::{Past, Shared};
@@ -193,6 +194,13 @@ impl RolisController {
             self.desk.note("the clock has passed what it showed before: this node may lead again");
             self.refresh_eligibility();
         }
+    }
+
+    /// Whether anything is under way here, for clients or for the cluster.
+    fn is_busy(&self) -> bool {
+        let changes = self.leadership.takes_over() || self.admission.is_under_way();
+        let leaves = self.handing.is_under_way() || self.handing.retires();
+        changes || leaves || self.desk.shared.pulses.iter().any(Pulse::is_busy)
     }
 
     fn watch_deadlines(&mut self, now: Nanos) {
@@ -399,7 +407,11 @@ impl Controller for RolisController {
         self.watch_clearance();
         self.watch_loss();
         let soon = Some(now + self.desk.shared.options.heartbeat);
+        if self.is_busy() {
+            self.election.stir(now);
+        }
         let election = if self.may_vote() { self.election.tick(now) } else { soon };
+        self.desk.shared.set_rests(self.election.rests());
         let mut next = [election, self.greet(now), self.turn_receiving(now), None];
         hooks::controls();
         self.on_election_events(now);

@@ -33,6 +33,7 @@ use crate::rolis::messages::{Command, Report};
 use crate::rolis::opening::Opening;
 use crate::rolis::points::Points;
 use crate::rolis::probes::{ProbeMessage, Probes, Vouching};
+use crate::rolis::pulse::NEVER;
 use crate::rolis::reads::Reads;
 use crate::rolis::recall::Recall;
 use crate::rolis::shared::{Past, Shared};
@@ -274,12 +275,14 @@ impl RolisWorker {
     }
 
     /// Shows the controller that this worker is at work, and whether its stream moves.
-    fn show_pulse(&mut self, now: Nanos, next: Next) {
+    fn show_pulse(&mut self, now: Nanos, next: Next, out: &mut Outbox) {
         let leads = matches!(self.mode, Mode::Leading(_));
         let still_since = self.lead.still_since(now, leads, &self.stream);
         self.stirred = false;
         let pulse = self.context.pulse();
         pulse.still_since(still_since);
+        // What the controller reads a moment too early it reads with its next heartbeat.
+        out.wake_controller |= still_since != NEVER && self.context.shared.rests.load(Ordering::Relaxed);
         pulse.waiting_bytes(if leads { self.stream.undecided_bytes() } else { 0 });
         pulse.turned(now, next);
     }
@@ -308,6 +311,10 @@ impl Worker for RolisWorker {
 
     fn unreleased_reply_bytes(&self) -> usize {
         self.lead.pending_bytes()
+    }
+
+    fn released_up_to(&self) -> Option<Timestamp> {
+        Some(self.context.shared.watermark.mark())
     }
 
     fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
@@ -490,7 +497,7 @@ impl Worker for RolisWorker {
         let figures = self.figures.refresh(now, &self.context, &self.stream, self.replay.applied());
         let next = next.sooner(copying).sooner(settling).sooner(reading).sooner(recalling).sooner(figures);
         let next = stream_at.map_or(next, |at| next.sooner(Next::At(at)));
-        self.show_pulse(now, next);
+        self.show_pulse(now, next, turn.out);
         next
     }
 
