@@ -5,7 +5,8 @@
 //! Batching clocks itself, because each message costs as much as several transactions. Under light load, when few
 //! transactions come during a round trip, each entry leaves as soon as nothing else is undecided, and latency is a round
 //! trip. When more come, entries leave at short intervals whenever the worker has run out of requests. A worker that is
-//! kept busy goes on for longer, or to half an entry's bytes. Undecided entries are limited; while the network is slow the
+//! kept busy goes on for longer, or to half an entry's bytes: entries cost it time that it has not got. One that finds only few requests whenever
+//! it looks has some left, and goes on for a quarter as long. Undecided entries are limited; while the network is slow the
 //! open entry grows, up to its limit in bytes.
 //!
 //! An *empty* entry is sealed when a reply waits for this stream to be closed beyond the last entry (a roll-back's, or that of a read which
@@ -53,8 +54,8 @@ pub struct Sealer {
     quiet: bool,
     /// The clock was found at or below this, though it had been there before: no more requests, until another epoch.
     clock_stands: Option<Timestamp>,
-    /// Requests ran since the last turn: there may be more to come for the open entry.
-    busy: bool,
+    /// How many requests ran since the last turn: if any did, there may be more to come for the open entry.
+    came: u32,
     /// When the open entry was begun, about.
     opened_at: Nanos,
     /// When the last entry was sealed.
@@ -113,11 +114,13 @@ impl Unreleased {
 const SPACING_DIVISOR: Nanos = 12;
 /// unless only so many transactions came for the last one, and it is decided.
 const FEW: u32 = 4;
+/// A worker that had no more than a few requests since its last turn waits for this part of the batch delay.
+const UNHURRIED_DIVISOR: Nanos = 4;
 
 impl Sealer {
     /// An epoch opens, above `base`.
     pub fn begin(&mut self, base: Timestamp) {
-        let Sealer { busy: _, opened_at, sealed_at, spare, last_len, last_count, .. } = std::mem::take(self);
+        let Sealer { came: _, opened_at, sealed_at, spare, last_len, last_count, .. } = std::mem::take(self);
         let closed = Sealer { last_executed: base, sealed: base, close_up_to: base, ..Sealer::default() };
         *self = Sealer { opened_at, sealed_at, spare, last_len, last_count, ..closed };
     }
@@ -142,7 +145,7 @@ impl Sealer {
     /// Whether requests ran since the last turn.
     #[inline]
     pub fn is_busy(&self) -> bool {
-        self.busy
+        self.came > 0
     }
 
     /// Up to where the last entry closed the stream.
@@ -180,10 +183,10 @@ impl Sealer {
     /// A request is about to be executed; whether it is the first one since the last turn.
     #[inline]
     pub fn request_comes(&mut self, now: Nanos) -> bool {
-        if self.busy {
+        self.came += 1;
+        if self.came > 1 {
             return false;
         }
-        self.busy = true;
         if self.is_empty() {
             self.opened_at = now;
         }
@@ -247,11 +250,12 @@ impl Sealer {
         self.close_up_to(needed);
         let in_flight = stream.undecided();
         let room = in_flight < options.pipeline_entries as u64;
-        let busy = std::mem::take(&mut self.busy);
+        let came = std::mem::take(&mut self.came);
         let due = if open_bytes > 0 {
             let large = open_bytes >= options.max_entry_bytes / 2;
-            let idle = !busy && now >= self.due_when_idle(context, stream);
-            let old = now.saturating_sub(self.opened_at) >= options.batch_delay;
+            let idle = came == 0 && now >= self.due_when_idle(context, stream);
+            let most = if came > FEW { options.batch_delay } else { options.batch_delay / UNHURRIED_DIVISOR };
+            let old = now.saturating_sub(self.opened_at) >= most;
             let may_seal = room && (idle || old || large || hooks::seals_early());
             may_seal && !hooks::seals_late() || open_bytes >= options.max_entry_bytes
         } else {
