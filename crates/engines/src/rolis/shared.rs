@@ -82,8 +82,11 @@ pub struct Shared {
     /// For reports; each worker writes its own.
     pub(super) stream_status: Vec<Padded<Mutex<StreamStatus>>>,
     /// Entries by which each peer lags, per worker; for reports.
-    pub(super) lags: Vec<Padded<Mutex<Vec<(Voter, u64)>>>>,
+    pub(super) lags: Vec<Padded<Mutex<Lags>>>,
 }
+
+/// By how many entries each peer lags.
+pub type Lags = Vec<(Voter, u64)>;
 
 /// What a disk says that streams had.
 #[derive(Clone, Debug, Default)]
