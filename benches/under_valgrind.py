@@ -1,6 +1,6 @@
 """Replicas of which one runs under valgrind, for the scripts beside this one: node 0, which leads; and what it says of its load.
 
-A replica is some fifty times slower there, so that it waits as much longer before it calls anybody dead, and seals entries as much later: what is in
+A replica is some sixty times slower there, so that it waits as much longer before it calls anybody dead, and seals entries as much later: what is in
 an entry is then about what it would be. Where the kernel's or valgrind's `epoll_pwait2` is missing, a replica does without (crates/node/src/poll.rs).
 """
 

@@ -79,7 +79,7 @@ fn pending() -> impl Strategy<Value = PendingChange> {
 }
 
 fn beat() -> impl Strategy<Value = Beat> {
-    prop_oneof![Just(Beat::Asks), Just(Beat::Vouches), Just(Beat::Calm)]
+    prop_oneof![Just(Beat::Asks), Just(Beat::Vouches), Just(Beat::Calm), Just(Beat::Rests)]
 }
 
 fn election_message() -> impl Strategy<Value = ElectionMessage> {

@@ -77,14 +77,16 @@ pub enum Beat {
     Asks,
     /// It can serve.
     Vouches,
-    /// It can, and nobody wants anything: the next heartbeat may come up to a timeout later than usual.
+    /// It can, and nobody wants anything: it would like to rest, if all know what that means.
     Calm,
+    /// It rests: the next heartbeat may come up to a timeout later than usual.
+    Rests,
 }
 
 impl Beat {
     /// As it is written down. Builds from before there was `Calm` take everything but 0 for a leader that vouches.
     fn of(byte: u8) -> Beat {
-        let known = [Beat::Asks, Beat::Vouches, Beat::Calm];
+        let known = [Beat::Asks, Beat::Vouches, Beat::Calm, Beat::Rests];
         known.get(usize::from(byte)).copied().unwrap_or(Beat::Vouches)
     }
 }

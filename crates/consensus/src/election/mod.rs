@@ -214,6 +214,7 @@ impl Election {
             ElectionMessage::HeartbeatReply { ballot } => {
                 if ballot == self.promised {
                     self.has_answered(from, now);
+                    self.was_patient(from.node);
                 }
             }
             ElectionMessage::Patient { ballot } => {

@@ -1,12 +1,12 @@
 //! Heartbeats of a leader from which nobody wants anything.
 //!
 //! What an idle cluster costs are wake-ups for heartbeats. So a leader that was not stirred ([`Election::stir`]) for
-//! [`CALM`] timeouts says so in its heartbeats ([`Beat::Calm`]). Who hears that has a timeout more patience until the next
-//! one, and answers [`Patient`](ElectionMessage::Patient). When everybody has, the leader *rests*: its heartbeats come a
-//! timeout apart. As soon as somebody wants something, as somebody's connection is lost or comes up, or as the leader
+//! [`CALM`] timeouts says so in its heartbeats ([`Beat::Calm`]), which are answered by
+//! [`Patient`](ElectionMessage::Patient). When everybody has said that, the leader *rests*: its heartbeats say so
+//! ([`Beat::Rests`]), and come a timeout apart. Who hears one has a timeout more patience until the next. As soon as somebody wants something, as somebody's connection is lost or comes up, or as the leader
 //! cannot vouch for itself any more, it sends a usual heartbeat at once, and goes on at the usual pace.
 //!
-//! So a calm leader that stops is missed up to a timeout later than one at work; a process that is seen to be dead is missed
+//! So a leader that rests and stops is missed up to a timeout later than one at work; a process that is seen to be dead is missed
 //! at once, as ever. A leader that is held up has as much time as one at work: its followers wait for a timeout more, and
 //! its heartbeats come less than that later.
 //!
@@ -48,6 +48,7 @@ impl Election {
             self.patient.clear();
         }
         self.rests = self.may_rest(now);
+        let beat = if self.rests { Beat::Rests } else { beat };
         self.deadline = now + if self.rests { self.options.timeout } else { self.options.heartbeat };
         let members = self.members.clone().expect("a leader knows the membership");
         self.broadcast(ElectionMessage::Heartbeat { ballot: self.promised, beat, members });
@@ -58,7 +59,7 @@ impl Election {
         self.rests() && !self.may_rest(now)
     }
 
-    /// A follower has a timeout more patience until the next heartbeat.
+    /// A follower knows what it means to rest.
     pub(super) fn is_patient(&mut self, follower: NodeId) {
         self.patient.insert(follower);
     }

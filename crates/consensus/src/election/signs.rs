@@ -17,9 +17,9 @@ pub struct Signs {
     pub met_at: Nanos,
     /// Whether the last heartbeat vouched for the leader.
     pub vouched: bool,
-    /// Whether its leader was calm.
-    pub calm: bool,
-    /// The longest silence between two signs lately, without what a calm leader was allowed; it loses a little with each heartbeat.
+    /// Whether its leader rests.
+    pub rests: bool,
+    /// The longest silence between two signs lately, without what a leader that rests was allowed; it loses a little with each heartbeat.
     pub longest: Nanos,
     /// How much longer than its patience this node has waited since the last sign, because it was late itself.
     pub doubted: Nanos,
@@ -30,7 +30,7 @@ pub struct Signs {
 impl Signs {
     /// How much later than usual the next heartbeat may come.
     pub fn allowance(&self, timeout: Nanos) -> Nanos {
-        if self.vouched && self.calm { timeout } else { 0 }
+        if self.vouched && self.rests { timeout } else { 0 }
     }
 }
 

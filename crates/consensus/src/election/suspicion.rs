@@ -9,13 +9,13 @@
 //!
 //! *Patience* is the timeout, or three times the longest silence of the last half minute that ended well, up to
 //! [`MOST_PATIENCE`] timeouts: where signs are often late, a late one says little. A silence loses its weight slowly. All this
-//! for a leader that has led for [`PROVED`] timeouts. And a timeout more while the last heartbeat was that of a calm leader
+//! for a leader that has led for [`PROVED`] timeouts. And a timeout more while the last heartbeat was that of a leader that rests
 //! (`rest`).
 //!
 //! A follower whose own timer fires late doubts itself first. While it slept, so may have the leader, and signs may
 //! wait to be read: it gives the leader as much time as it was late, up to [`MOST_DOUBT`] timeouts between two signs.
 //!
-//! So a leader that stops is missed after its followers' patience, at most four timeouts (five if it was calm) and the random part. None of
+//! So a leader that stops is missed after its followers' patience, at most four timeouts (five if it rested) and the random part. None of
 //! this concerns a leader whose process is seen to be dead: that is missed at once.
 //!
 //! # The leader's side
@@ -82,7 +82,7 @@ impl Election {
         if self.standing == Standing::Leading {
             return Some(self.me.node);
         }
-        let heard = now < self.signs.met_at + (MOST_PATIENCE + 1) * self.options.timeout;
+        let heard = now < self.signs.met_at + (MOST_PATIENCE + 2) * self.options.timeout;
         let current = self.following.filter(|ballot| *ballot == self.promised);
         current.filter(|_| heard && !self.suspected).map(|ballot| ballot.node)
     }
@@ -93,7 +93,7 @@ impl Election {
     }
 
     /// The leader that this node follows vouches for itself.
-    pub(super) fn hear_leader(&mut self, now: Nanos, node: NodeId, calm: bool) {
+    pub(super) fn hear_leader(&mut self, now: Nanos, node: NodeId, rests: bool) {
         // Counts only the silence between two signs of one leader that vouched. Any other says nothing about how late
         // signs are here: the leader was gone, or there was none.
         if self.signs.vouched && !self.suspected {
@@ -107,8 +107,17 @@ impl Election {
         let longest = self.signs.longest;
         let of = Some(node);
         let since = self.signs.since;
-        self.signs =
-            Signs { at: now, beat_at: now, since, met_at: now, vouched: true, calm, longest, doubted: 0, of };
+        self.signs = Signs {
+            at: now,
+            beat_at: now,
+            since,
+            met_at: now,
+            vouched: true,
+            rests,
+            longest,
+            doubted: 0,
+            of,
+        };
         self.wait(now);
         self.deadline = now + self.patience() + self.spread;
     }
@@ -187,7 +196,9 @@ impl Election {
 
     /// Whether this node, which leads, can say so: it hears a quorum, and its host finds it in order.
     pub fn vouches(&self, now: Nanos) -> bool {
-        let hears = self.quorum_heard(now, SILENCE * self.options.timeout);
+        // Who is asked once in a timeout answers no more often.
+        let silence = SILENCE + u64::from(self.rests());
+        let hears = self.quorum_heard(now, silence * self.options.timeout);
         self.sound && (hears || planted!(VouchesBlindly))
     }
 
@@ -202,6 +213,6 @@ impl Election {
     /// one that cannot lead.
     pub(super) fn give_way(&mut self, now: Nanos) {
         self.wait(now);
-        self.deadline += (MOST_PATIENCE + 1) * self.options.timeout;
+        self.deadline += (MOST_PATIENCE + 2) * self.options.timeout;
     }
 }

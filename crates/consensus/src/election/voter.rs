@@ -79,11 +79,11 @@ impl Election {
             self.events.push(ElectionEvent::Follow(ballot));
         }
         self.signs.met_at = now;
-        let calm = beat == Beat::Calm;
+        let calm = matches!(beat, Beat::Calm | Beat::Rests);
         if beat != Beat::Asks {
             debug_assert_ne!(ballot.node, self.me.node);
             self.standing = Standing::Follower;
-            self.hear_leader(now, from.node, calm);
+            self.hear_leader(now, from.node, beat == Beat::Rests);
         } else {
             self.disbelieve_leader();
             if self.standing == Standing::Follower {

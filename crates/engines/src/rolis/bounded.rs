@@ -13,7 +13,8 @@ use super::probes::Probes;
 use super::reads::Reads;
 use crate::seam::{Freshness, Nanos, Next, Outbox, Refusal, Request, Token};
 
-/// How long a read waits, in election timeouts: so long that a leader of whom nothing is heard has usually been replaced.
+/// How long a read waits, in election timeouts: so long that a leader of whom nothing is heard has usually been replaced, if it
+/// did not rest.
 pub const PATIENCE: u64 = 2;
 
 /// The reads of one worker that wait for a proof.

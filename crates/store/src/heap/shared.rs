@@ -56,10 +56,10 @@ impl Large {
     }
 }
 
-/// What the heaps of one store share.
 /// Into so many parts what is kept for snapshots is divided.
 pub(crate) const VERSION_PARTS: usize = 64;
 
+/// What the heaps of one store share.
 pub(crate) struct Heaps {
     pub guards: Guards,
     pub(super) pool: Mutex<Pool>,
