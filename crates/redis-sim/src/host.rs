@@ -344,7 +344,8 @@ impl Host {
         if worker == 0 && self.expiry.is_due(local) {
             let token = ledger.next();
             let mut args = Vec::new();
-            self.expiry.ask(local, ready, unix_ms, |sweep, moment| {
+            let released = world.released_up_to(node, worker);
+            self.expiry.ask(local, (ready, released), unix_ms, |sweep, moment| {
                 args = moment.to_vec();
                 world.submit(node, worker, token, sweep, moment).is_ok()
             });

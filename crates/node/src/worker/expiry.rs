@@ -61,14 +61,7 @@ impl Expiry {
             return;
         }
         let (ready, released) = (engine.ready(), engine.released_up_to());
-        let unix_ms = unix_ms();
-        let known = self.nothing_due.filter(|(upto, due)| released == Some(*upto) && unix_ms < *due);
-        if let Some((_, due)) = known {
-            self.next = Some(now + self.pause_before(due, unix_ms));
-            return;
-        }
-        self.began_at = released;
-        self.ask(now, ready, unix_ms, |sweep, moment| {
+        self.ask(now, (ready, released), unix_ms(), |sweep, moment| {
             engine.submit(now, Request::new(pack(Owner::Keeper, SLOT, 0), sweep, moment)).is_ok()
         });
     }
@@ -78,14 +71,21 @@ impl Expiry {
         self.next.is_some_and(|next| now >= next)
     }
 
-    /// Asks by `submit`, which says whether it was taken, of a replica that answers `ready` so, at this Unix time.
+    /// Asks by `submit`, which says whether it was taken, at this Unix time, of a replica that answers [`ready`](Worker::ready) and
+    /// [`released_up_to`](Worker::released_up_to) so; not if nothing was written since nothing was due.
     pub fn ask(
         &mut self,
         now: Nanos,
-        ready: Result<(), Refusal>,
+        (ready, released): (Result<(), Refusal>, Option<Timestamp>),
         unix_ms: u64,
         submit: impl FnOnce(ProcedureId, &[u8]) -> bool,
     ) {
+        let known = self.nothing_due.filter(|(upto, due)| released == Some(*upto) && unix_ms < *due);
+        if let Some((_, due)) = known {
+            self.next = Some(now + self.pause_before(due, unix_ms));
+            return;
+        }
+        self.began_at = released;
         let moment = Moment { unix_ms, seed: 0 }.bytes();
         let serves = matches!(ready, Ok(()) | Err(Refusal::Busy));
         let asked = serves && submit(self.sweep, &moment);
@@ -122,71 +122,49 @@ impl Expiry {
 
 #[cfg(test)]
 mod tests {
-    use highwater_core::{Incarnation, Levels, NodeId};
-    use highwater_engines::{Endpoint, Frame, Next, Outbox};
-
     use super::*;
 
-    /// Counts requests; releases what is written up to where it is told.
+    /// A replica that counts what it is asked, and has released what was written up to here.
     #[derive(Default)]
-    struct Engine {
+    struct Replica {
         asked: u32,
         upto: Option<Timestamp>,
     }
 
-    impl Worker for Engine {
-        fn ready(&self) -> Result<(), Refusal> {
-            Ok(())
-        }
-        fn submit(&mut self, _: Nanos, _: Request<'_>) -> Result<(), Refusal> {
-            self.asked += 1;
-            Ok(())
-        }
-        fn released_up_to(&self) -> Option<Timestamp> {
-            self.upto
-        }
-        fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation, _: Levels) {}
-        fn peer_down(&mut self, _: Nanos, _: NodeId) {}
-        fn deliver(&mut self, _: Nanos, _: Endpoint, _: Frame) {}
-        fn turn(&mut self, _: Nanos, _: &mut Outbox) -> Next {
-            Next::Idle
-        }
-        fn describe(&self) -> String {
-            String::new()
-        }
-    }
-
-    /// How often it asks within five seconds, if each sweep finds that the next key expires in `due_ms`.
-    fn asked(expiry: &mut Expiry, engine: &mut Engine, due_ms: u64) -> u32 {
-        let (before, began) = (engine.asked, expiry.next().unwrap());
-        let mut now = began;
-        while now < began + 5 * SELDOM {
-            let asked = engine.asked;
-            expiry.turn(now, true, engine);
-            if engine.asked > asked {
-                let due = unix_ms().saturating_add(due_ms).to_le_bytes();
-                expiry.released(now, unix_ms(), Outcome::Committed, &[due, [0; 8]].concat());
+    /// How often it is asked within five seconds, if each sweep finds that the next key expires in `due_ms`.
+    fn asked(expiry: &mut Expiry, replica: &mut Replica, due_ms: u64) -> u32 {
+        let next = |expiry: &Expiry| expiry.next().expect("no sweep is under way");
+        let (before, began) = (replica.asked, next(expiry));
+        while next(expiry) < began + 5 * SELDOM {
+            let now = next(expiry);
+            let unix_ms = now / 1_000_000;
+            expiry.ask(now, (Ok(()), replica.upto), unix_ms, |_, _| {
+                replica.asked += 1;
+                true
+            });
+            if expiry.next().is_none() {
+                let due = unix_ms.saturating_add(due_ms).to_le_bytes();
+                expiry.released(now, unix_ms, Outcome::Committed, &[due, [0; 8]].concat());
             }
-            now = expiry.next().unwrap();
         }
-        engine.asked - before
+        replica.asked - before
     }
 
     #[test]
     fn nobody_is_asked_while_nothing_is_written_and_nothing_is_due() {
-        let (mut expiry, mut engine) = (Expiry::new(&[Sweep::NAME]), Engine::default());
-        assert_eq!(asked(&mut expiry, &mut engine, u64::MAX), 5, "an engine that cannot say");
-        engine.upto = Some(Timestamp(1));
-        assert_eq!(asked(&mut expiry, &mut engine, u64::MAX), 1);
-        assert_eq!(asked(&mut expiry, &mut engine, u64::MAX), 0);
-        engine.upto = Some(Timestamp(2));
-        assert_eq!(asked(&mut expiry, &mut engine, 3_600_000), 1, "something was written");
-        assert_eq!(asked(&mut expiry, &mut engine, 3_600_000), 0, "an hour is left");
-        engine.upto = Some(Timestamp(3));
-        assert!(asked(&mut expiry, &mut engine, 0) > 5, "it is due");
+        let (mut expiry, mut replica) = (Expiry::new(&[Sweep::NAME]), Replica::default());
+        assert_eq!(asked(&mut expiry, &mut replica, u64::MAX), 5, "an engine that cannot say");
+        replica.upto = Some(Timestamp(1));
+        assert_eq!(asked(&mut expiry, &mut replica, u64::MAX), 1);
+        assert_eq!(asked(&mut expiry, &mut replica, u64::MAX), 0);
+        replica.upto = Some(Timestamp(2));
+        assert_eq!(asked(&mut expiry, &mut replica, 3_600_000), 1, "something was written");
+        assert_eq!(asked(&mut expiry, &mut replica, 3_600_000), 0, "an hour is left");
+        replica.upto = Some(Timestamp(3));
+        assert!(asked(&mut expiry, &mut replica, 0) > 5, "it is due");
         // What a sweep leaves undone is due.
-        engine.upto = Some(Timestamp(4));
-        expiry.released(0, unix_ms(), Outcome::Conflict, &[]);
-        assert!(asked(&mut expiry, &mut engine, 0) > 5);
+        replica.upto = Some(Timestamp(4));
+        expiry.released(0, 0, Outcome::Conflict, &[]);
+        assert!(asked(&mut expiry, &mut replica, 0) > 5);
     }
 }

@@ -390,6 +390,12 @@ impl<L: Library> World<L> {
         at_hand.then(|| replica.workers[usize::from(worker)].ready())
     }
 
+    /// What a worker says to [`released_up_to`](highwater_engines::Worker::released_up_to), if it is [at hand](World::ready).
+    pub fn released_up_to(&self, of: NodeId, worker: u16) -> Option<Timestamp> {
+        self.ready(of, worker)?.ok()?;
+        self.replica(of)?.workers[usize::from(worker)].released_up_to()
+    }
+
     /// Submits a request to a worker, which gets a turn soon.
     ///
     /// With [`Interleaving`] it is taken in if the worker is in the middle of a turn, and may be refused later: see
