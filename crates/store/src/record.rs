@@ -91,7 +91,7 @@ impl Record {
     #[inline(always)]
     pub fn create(key: Key<'_>, value_len: usize, word: u64, heap: &mut Heap) -> Record {
         let (key_len, front) = (key_len_of(key), front_of(key));
-        let room = value_len.next_multiple_of(8).max(8);
+        let room = padded(value_len).max(8);
         let bytes = if front + room <= MAX_SIZED { front + room } else { front + 8 };
         let at = heap.alloc(bytes);
         let room_words = ((heap::rounded(bytes) - front) / 8).min((1 << 15) - 1);
@@ -165,7 +165,7 @@ impl Record {
     /// Offset of the value.
     #[inline]
     fn front(&self) -> usize {
-        HEAD + self.key_len().next_multiple_of(8)
+        HEAD + padded(self.key_len())
     }
 
     /// Bytes for a value inside the record.
@@ -228,19 +228,31 @@ impl Record {
         into.bytes()
     }
 
-    /// Appends the value. The caller holds the lock.
+    /// Appends `head`, the key and, if it is wanted, the value, in whole words: key and value as they stand in the record, which is copied at one
+    /// go unless it is spilled. The caller holds the lock.
     #[inline]
-    pub fn append_locked_value(&self, to: &mut Vec<u8>) {
-        let (from, most) = self.value();
-        let len = self.value_len();
-        assert!(len <= most, "under its lock a record is not between two lengths");
-        let words = len.div_ceil(8);
-        to.reserve(8 * words);
-        // SAFETY: the source holds `words` words: rooms and capacities are multiples of 8; there is room for them behind what the vector has.
-        // The first `len` bytes of them are the value.
+    pub fn append_locked(&self, head: [u64; 2], with_value: bool, to: &mut Vec<u8>) {
+        let key_words = self.key_len().div_ceil(8);
+        let value_words = if with_value { self.value_len().div_ceil(8) } else { 0 };
+        let bytes = 8 * (2 + key_words + value_words);
+        let buffer = self.buffer();
+        let most = buffer.map_or(self.room(), |(_, capacity)| capacity);
+        assert!(8 * value_words <= most, "under its lock a record is not between two lengths");
+        to.reserve(bytes);
+        // SAFETY: there is room for so many words behind what the vector has, and all are written. The key is padded to words, and an inline value
+        // follows it; rooms and capacities are multiples of 8.
         unsafe {
-            copy_out(from, to.as_mut_ptr().add(to.len()).cast(), words);
-            to.set_len(to.len() + len);
+            let end = to.as_mut_ptr().add(to.len()).cast::<u64>();
+            end.cast::<[u64; 2]>().write_unaligned(head);
+            let (key, inline) = (self.0.as_ptr().add(HEAD).cast::<AtomicU64>(), end.add(2));
+            match buffer {
+                None => copy_out(key, inline, key_words + value_words),
+                Some((buffer, _)) => {
+                    copy_out(key, inline, key_words);
+                    copy_out(buffer.as_ptr().add(8).cast(), inline.add(key_words), value_words);
+                }
+            }
+            to.set_len(to.len() + bytes);
         }
     }
 
@@ -339,6 +351,12 @@ impl Record {
     }
 }
 
+/// So many bytes in whole words. (What the standard library's rounding compiles to for any number takes three times as many instructions.)
+#[inline]
+const fn padded(bytes: usize) -> usize {
+    (bytes + 7) & !7
+}
+
 /// Bytes of a key.
 pub(crate) fn key_len_of(key: Key<'_>) -> usize {
     match key {
@@ -350,7 +368,7 @@ pub(crate) fn key_len_of(key: Key<'_>) -> usize {
 /// Bytes in front of the value of this key's record.
 #[inline]
 pub(crate) fn front_of(key: Key<'_>) -> usize {
-    HEAD + key_len_of(key).next_multiple_of(8)
+    HEAD + padded(key_len_of(key))
 }
 
 /// Bytes of a new buffer for a value: it may grow a little.

@@ -93,6 +93,16 @@ impl RecordWord {
         Err(Busy)
     }
 
+    /// The same without waiting for whoever holds it.
+    #[inline]
+    pub fn lock_at_once(&self) -> Result<u64, Busy> {
+        match self.0.load(Ordering::Relaxed) {
+            DEAD => Ok(DEAD),
+            before if before & LOCKED == 0 && self.try_lock(before) => Ok(before),
+            _ => Err(Busy),
+        }
+    }
+
     /// Takes the lock if the word is still `expected`.
     #[inline]
     pub fn try_lock(&self, expected: u64) -> bool {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use highwater_core::{Outcome, Timestamp};
 
 use super::hooks;
-use crate::seam::{Outbox, RELEASE_BYTES, Token};
+use crate::seam::{Outbox, RELEASE_BYTES, Released, Token};
 
 /// A queue of replies that wait for the mark.
 ///
@@ -87,22 +87,24 @@ impl Pending {
     #[inline]
     fn release_up_to(&mut self, bound: Timestamp, most: usize, out: &mut Outbox) -> ReleasedCounts {
         let mut counts = ReleasedCounts::default();
-        for _ in 0..most {
-            let Some(waiting) = self.queue.front().copied().filter(|waiting| waiting.ts <= bound) else {
-                break;
-            };
-            if out.reply_bytes.len() >= RELEASE_BYTES {
+        let (begin, mut end) = (out.reply_bytes.len(), out.reply_bytes.len());
+        let mut count = 0;
+        for waiting in self.queue.iter().take(most).take_while(|waiting| waiting.ts <= bound) {
+            if end >= RELEASE_BYTES {
                 counts.more = true;
                 break;
             }
-            self.queue.pop_front();
-            hooks::released(waiting.ts);
-            match waiting.outcome {
-                Outcome::Committed => counts.committed += 1,
-                _ => counts.other += 1,
-            }
-            self.hand_out(waiting, waiting.outcome, waiting.ts, out);
+            let Waiting { ts, token, outcome, len } = *waiting;
+            hooks::released(ts);
+            counts.committed += u64::from(outcome == Outcome::Committed);
+            out.replies.push(Released { token, outcome, at: ts, start: end, len: len as usize });
+            end += len as usize;
+            count += 1;
         }
+        counts.other = count as u64 - counts.committed;
+        self.queue.drain(..count);
+        out.reply_bytes.extend_from_slice(&self.bytes[self.head..][..end - begin]);
+        self.head += end - begin;
         if self.queue.is_empty() {
             self.bytes.clear();
             self.bytes.shrink_to(2 * RELEASE_BYTES);
@@ -126,17 +128,11 @@ impl Pending {
 
     /// None of them gets its reply.
     pub fn fail_as(&mut self, outcome: Outcome, out: &mut Outbox) {
-        while let Some(waiting) = self.queue.pop_front() {
-            self.hand_out(Waiting { len: 0, ..waiting }, outcome, Timestamp::ZERO, out);
+        for waiting in self.queue.drain(..) {
+            out.reply(waiting.token, outcome, &[]);
         }
         self.bytes.clear();
         self.head = 0;
-    }
-
-    fn hand_out(&mut self, waiting: Waiting, outcome: Outcome, at: Timestamp, out: &mut Outbox) {
-        let content = &self.bytes[self.head..][..waiting.len as usize];
-        out.reply_at(waiting.token, outcome, at, content);
-        self.head += waiting.len as usize;
     }
 }
 

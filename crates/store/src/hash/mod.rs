@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! hash    63 ........ (64 - depth) | ... | 21 .. 6 | 5 .. 0
-//!         directory entry                  tag       bucket in its segment
+//!         directory entry                  tag | 1   bucket in its segment
 //! ```
 //!
 //! A lookup reads the directory entry, the bucket and the record: two lines that may miss. A found record needs no
@@ -104,9 +104,10 @@ pub(crate) struct Hash<K> {
     keys: PhantomData<fn(K)>,
 }
 
+/// What a slot tells of a hash. Never 0, which is what an empty slot has there: whatever has the tag is a record.
 #[inline]
 fn tag(hash: u64) -> u16 {
-    (hash >> 6) as u16
+    (hash >> 6) as u16 | 1
 }
 
 impl<K: Keys> Hash<K> {

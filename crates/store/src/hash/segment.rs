@@ -58,17 +58,28 @@ pub(crate) struct Segment {
 
 const _: () = assert!(size_of::<Bucket>() == BUCKET_BYTES && size_of::<Segment>() <= SEGMENT_BYTES);
 
-/// The record of a slot whose tag matches.
+/// The record of a slot whose tag matches. Tags are never 0.
 #[inline]
 pub fn tagged(slot: &AtomicPtr<u8>, tag: u16) -> Option<Record> {
     // Acquire; pairs with the Release in `find_or_add`: the record's key is there.
     let at = slot.load(Ordering::Acquire);
-    if (at.addr() >> ADDRESS_BITS) as u16 == tag { record(at) } else { None }
+    if (at.addr() >> ADDRESS_BITS) as u16 != tag {
+        return None;
+    }
+    debug_assert!(tag != 0);
+    // SAFETY: an empty slot has no tag; else as in `record`.
+    Some(unsafe { Record::from_ptr(NonNull::new_unchecked(at.map_addr(address))) })
+}
+
+/// The address in a slot.
+#[inline]
+fn address(slot: usize) -> usize {
+    slot & ((1 << ADDRESS_BITS) - 1) & !NEXT
 }
 
 #[inline]
 fn record(slot: *mut u8) -> Option<Record> {
-    let at = NonNull::new(slot.map_addr(|addr| addr & ((1 << ADDRESS_BITS) - 1) & !NEXT))?;
+    let at = NonNull::new(slot.map_addr(address))?;
     // SAFETY: slots hold records that were in the index after the caller's guard was pinned.
     Some(unsafe { Record::from_ptr(at) })
 }

@@ -15,7 +15,7 @@ use crate::keys::{ByteKeys, IntegerKeys, Keys};
 use crate::record::Record;
 use crate::store::{AnyIndex, Store};
 use crate::sync::{Ordering, fence, spin_loop};
-use crate::word::{DEAD, LOCKED, TIMESTAMP, TOMBSTONE};
+use crate::word::{Busy, DEAD, LOCKED, RecordWord, TIMESTAMP, TOMBSTONE};
 
 /// How often the clock is read before it counts as one that stands or went back.
 ///
@@ -32,6 +32,8 @@ const READINGS_SIMULATED: u32 = 64;
 struct Unlocked {
     locked: usize,
     at: usize,
+    /// Somebody else held its lock.
+    busy: bool,
 }
 
 impl Occ {
@@ -112,6 +114,9 @@ impl Occ {
 
     /// Phase 1: locks the write set. On a conflict, everything is undone.
     ///
+    /// At first in the order in which it was written, waiting for nobody: who does not wait while holding locks is in no circle of those who do. If
+    /// somebody holds one of the locks, all are given back, and taken in an order that is the same for all, waiting for each a little.
+    ///
     /// A transaction that is too large, or for which no memory is left, stays open. Its client will be told so, which
     /// depends on what it read; so the host ends it with [`commit_rollback`](Occ::commit_rollback), which validates
     /// that.
@@ -121,11 +126,14 @@ impl Occ {
         if !self.sets.writes.is_empty() {
             self.check_growth()?;
         }
-        self.sets.writes.sort_unstable_by_key(|write| write.record);
-        if hooks::simulated() {
-            self.sort_by_key();
+        // As a rule nobody is in the way, and sorting would cost as much as locking.
+        let mut locked = self.lock_all(RecordWord::lock_at_once);
+        if let Err(Unlocked { busy: true, locked: some, .. }) = locked {
+            self.unlock(some);
+            self.sort();
+            locked = self.lock_all(RecordWord::lock);
         }
-        if let Err(Unlocked { locked, at }) = self.lock_all() {
+        if let Err(Unlocked { locked, at, .. }) = locked {
             self.met_at_write(at);
             return self.fail(locked);
         }
@@ -139,20 +147,21 @@ impl Occ {
         Ok(())
     }
 
-    /// Locks one record after the other. On a conflict returns how many it has locked: those must be unlocked.
-    #[inline]
-    fn lock_all(&mut self) -> Result<(), Unlocked> {
+    /// Locks one record after the other by `lock`. On a conflict returns how many it has locked: those must be unlocked.
+    #[inline(always)]
+    fn lock_all(&mut self, lock: impl Fn(&RecordWord) -> Result<u64, Busy>) -> Result<(), Unlocked> {
         let Sets { writes, accesses, .. } = &mut self.sets;
         for (at, write) in writes.iter_mut().enumerate() {
             hooks::point(LOCK);
-            let before = match write.record.word().lock() {
-                Ok(DEAD) | Err(_) => return Err(Unlocked { locked: at, at }),
+            let before = match lock(write.record.word()) {
+                Ok(DEAD) => return Err(Unlocked { locked: at, at, busy: false }),
+                Err(Busy) => return Err(Unlocked { locked: at, at, busy: true }),
                 Ok(before) => before,
             };
             write.before = before;
             self.latest = self.latest.max(before & TIMESTAMP);
             if accesses[write.access as usize].seen.is_some_and(|seen| seen.word() != before) {
-                return Err(Unlocked { locked: at + 1, at });
+                return Err(Unlocked { locked: at + 1, at, busy: false });
             }
         }
         Ok(())
@@ -264,10 +273,13 @@ impl Occ {
         touched.is_some_and(|at| self.sets.accesses[at].write().is_some())
     }
 
-    /// Locks are taken in the order of addresses, but a simulated run must be a function of its seed, and addresses are
-    /// not: there the order is that of tables and keys.
+    /// Brings the writes into the order in which all transactions lock that wait for each other: that of addresses. A simulated run must be a
+    /// function of its seed, and addresses are not: there the order is that of tables and keys.
     #[cold]
-    fn sort_by_key(&mut self) {
+    fn sort(&mut self) {
+        if !hooks::simulated() {
+            return self.sets.writes.sort_unstable_by_key(|write| write.record);
+        }
         let store = &self.store;
         let key = |write: &super::sets::Write| GraveKey::from(stored_key(store, write.table, &write.record));
         self.sets.writes.sort_by_cached_key(|write| (write.table, key(write)));
@@ -281,8 +293,7 @@ impl Occ {
             && !self.sets.writes.is_empty()
         {
             for write in &self.sets.writes {
-                let key = stored_key(&self.store, write.table, &write.record);
-                undo.keep(write.table, key, write.before, write.record);
+                undo.keep(write.table, write.before, write.record);
             }
             undo.end(ts, &self.heap);
         }

@@ -1,21 +1,26 @@
 //! Before-images, as a worker keeps them: one run of bytes, the oldest first.
 //!
 //! ```text
-//! image   word before u64 | length u32 | table u8 | key kind and length u32 | key | value (length bytes)
+//! image   word before u64 | length u32 | table and length of the key u32 | key, padded to 8 | value, padded to 8
 //! ```
+//!
+//! An integer key is there as its record has it, in native order: the table says of which kind its keys are.
 
 use std::collections::VecDeque;
 
+use highwater_core::limits::MAX_KEY_BYTES;
 use highwater_core::log::Key;
 use highwater_core::{TableId, Timestamp};
 
 use crate::heap::Heap;
 use crate::record::Record;
+use crate::store::{AnyIndex, Store};
 use crate::word::TOMBSTONE;
 
-const IMAGE_HEAD: usize = 17;
-/// In front of an integer key, instead of a length.
-const INTEGER: u32 = u32::MAX;
+const IMAGE_HEAD: usize = 16;
+/// Where the table stands above the length of the key.
+const TABLE_SHIFT: u32 = 24;
+const _: () = assert!(MAX_KEY_BYTES < 1 << TABLE_SHIFT);
 /// Forgotten bytes are dropped when so many stand in front, and not before: dropping them moves all that is kept.
 const COMPACT_BYTES: usize = 256 << 10;
 
@@ -38,27 +43,14 @@ pub(super) struct UndoLog {
 }
 
 impl UndoLog {
-    /// Keeps what a record holds before it is overwritten; a tombstone holds nothing. The caller holds its lock. Copied once, and by few appends:
+    /// Keeps what a record holds before it is overwritten; a tombstone holds nothing. The caller holds its lock. Copied once, and by one append:
     /// this is done for each write of a leader.
     #[inline]
-    pub fn keep(&mut self, table: TableId, key: Key<'_>, before: u64, record: Record) {
+    pub fn keep(&mut self, table: TableId, before: u64, record: Record) {
         let live = before & TOMBSTONE == 0;
-        let len = if live { record.value_len() as u32 } else { 0 };
-        match key {
-            Key::U64(key) => {
-                let mut front = [0; IMAGE_HEAD + 8];
-                front[..IMAGE_HEAD].copy_from_slice(&image_head(before, len, table, INTEGER));
-                front[IMAGE_HEAD..].copy_from_slice(&key.to_ne_bytes());
-                self.images.extend_from_slice(&front);
-            }
-            Key::Bytes(key) => {
-                self.images.extend_from_slice(&image_head(before, len, table, key.len() as u32));
-                self.images.extend_from_slice(key);
-            }
-        }
-        if live {
-            record.append_locked_value(&mut self.images);
-        }
+        let len = if live { record.value_len() as u64 } else { 0 };
+        let key = (record.key_len() as u64) | u64::from(table.0) << TABLE_SHIFT;
+        record.append_locked([before, len | key << 32], live, &mut self.images);
     }
 
     /// The images since the last call belong to the transaction at `ts`, which is about to be seen.
@@ -123,16 +115,6 @@ impl UndoLog {
     }
 }
 
-#[inline]
-fn image_head(before: u64, len: u32, table: TableId, kind: u32) -> [u8; IMAGE_HEAD] {
-    let mut head = [0; IMAGE_HEAD];
-    head[..8].copy_from_slice(&before.to_ne_bytes());
-    head[8..12].copy_from_slice(&len.to_ne_bytes());
-    head[12] = table.0;
-    head[13..].copy_from_slice(&kind.to_ne_bytes());
-    head
-}
-
 /// One before-image.
 pub(super) struct Image<'a> {
     pub table: TableId,
@@ -141,23 +123,20 @@ pub(super) struct Image<'a> {
     pub value: &'a [u8],
 }
 
-/// Takes the first image off.
-pub(super) fn take_image<'a>(images: &mut &'a [u8]) -> Option<Image<'a>> {
+/// Takes the first image off, which is of a table of this store.
+pub(super) fn take_image<'a>(images: &mut &'a [u8], store: &Store) -> Option<Image<'a>> {
     let (head, rest) = images.split_at_checked(IMAGE_HEAD)?;
-    let number = |at: usize| u32::from_ne_bytes(head[at..at + 4].try_into().expect("4 bytes"));
-    let before = u64::from_ne_bytes(head[..8].try_into().expect("8 bytes"));
-    let (len, table, kind) = (number(8) as usize, TableId(head[12]), number(13));
-    let (key, rest) = match kind {
-        INTEGER => {
-            let (key, rest) = rest.split_at(8);
-            (Key::U64(u64::from_ne_bytes(key.try_into().expect("8 bytes"))), rest)
+    let [before, shape] = [0, 8].map(|at| u64::from_ne_bytes(head[at..at + 8].try_into().expect("8 bytes")));
+    let (len, key) = (shape as u32 as usize, (shape >> 32) as u32);
+    let (table, key_len) = (TableId((key >> TABLE_SHIFT) as u8), (key & ((1 << TABLE_SHIFT) - 1)) as usize);
+    let (key, rest) = rest.split_at(key_len.next_multiple_of(8));
+    let key = match store.table(table).expect("images are of tables of this store") {
+        AnyIndex::HashU64(_) | AnyIndex::TreeU64(_) => {
+            Key::U64(u64::from_ne_bytes(key.try_into().expect("8 bytes")))
         }
-        key_len => {
-            let (key, rest) = rest.split_at(key_len as usize);
-            (Key::Bytes(key), rest)
-        }
+        AnyIndex::HashBytes(_) | AnyIndex::TreeBytes(_) => Key::Bytes(&key[..key_len]),
     };
-    let (value, rest) = rest.split_at(len);
+    let (value, rest) = rest.split_at(len.next_multiple_of(8));
     *images = rest;
-    Some(Image { table, key, before, value })
+    Some(Image { table, key, before, value: &value[..len] })
 }

@@ -6,7 +6,8 @@
 //! [`Occ::commit`] runs in a line and a simulator may run one by one:
 //!
 //! 1. [`lock`](Occ::lock): looks whether the transaction is too large or no memory is left for it, then locks all written
-//!    records, in the order of their addresses; gives up after a short wait.
+//!    records: as they come, and if one of them is locked by another transaction, all again in the order of their addresses; gives up after a
+//!    short wait.
 //! 2. [`timestamp`](Occ::timestamp): read the clock; above every timestamp that was seen, and above the floor. A clock
 //!    that does not get there has gone back: the transaction fails, and its worker should not go on with that clock.
 //! 3. [`validate`](Occ::validate): the records read and the nodes relied on are unchanged, and not locked by others.

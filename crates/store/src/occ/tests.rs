@@ -324,3 +324,68 @@ fn what_writes_or_was_overtaken_is_no_read_at_the_mark() {
         assert!(one.commit().unwrap() > first, "the floor is what it was");
     }
 }
+
+#[test]
+fn what_was_overwritten_comes_back_whatever_its_key_and_size() {
+    // Inside the record from 0 bytes on, to the word and beside it, and in a buffer of its own.
+    const SIZES: [usize; 12] = [0, 1, 7, 8, 9, 24, 31, 100, 1000, 5000, 70_000, 1 << 20];
+    for kind in KINDS {
+        let mut occ = occ(kind);
+        let key = |at: usize| match kind.0 {
+            KeyKind::U64 => (at as u64 + 1).to_be_bytes().to_vec(),
+            KeyKind::Bytes => vec![at as u8 + 1; at * 3],
+        };
+        // Key `at` has a value of one size and gets one of another; one more is deleted, and one was not there.
+        let before = |at: usize| (at != 3).then(|| vec![at as u8; SIZES[at]]);
+        let after = |at: usize| (at != 5).then(|| vec![!(at as u8); SIZES[(at + 7) % SIZES.len()]]);
+        let commit = |occ: &mut Occ, rows: &dyn Fn(usize) -> Option<Vec<u8>>| {
+            occ.begin();
+            for at in 0..SIZES.len() {
+                match rows(at) {
+                    Some(value) => occ.put(TABLE, &key(at), &value).unwrap(),
+                    None => drop(occ.delete(TABLE, &key(at)).unwrap()),
+                }
+            }
+            occ.commit().expect("nobody is in the way")
+        };
+        let preserved = commit(&mut occ, &before);
+        occ.keep_undo(true);
+        for _ in 0..2 {
+            commit(&mut occ, &after);
+            commit(&mut occ, &|at| Some(vec![7; at]));
+        }
+        assert_eq!(occ.roll_back(preserved), SIZES.len() as u64);
+        occ.begin();
+        for at in 0..SIZES.len() {
+            assert!(occ.get(TABLE, &key(at)).unwrap() == before(at).as_deref(), "{kind:?}, key {at}");
+        }
+        occ.commit().expect("nobody is in the way");
+    }
+}
+
+#[test]
+fn whoever_finds_a_lock_taken_keeps_none() {
+    for kind in KINDS {
+        let mut one = occ(kind);
+        let mut other = Occ::new(one.store().clone(), one.clock.clone());
+        let keys: Vec<_> = keys(40).collect();
+        let put = |occ: &mut Occ, keys: &mut dyn Iterator<Item = &[u8; 8]>| {
+            occ.begin();
+            keys.for_each(|key| occ.put(TABLE, key, b"value").unwrap());
+        };
+        put(&mut one, &mut keys.iter());
+        one.commit().expect("nobody is in the way");
+        // Whichever is held, the first, the last or one between them, in whatever order the other takes them.
+        for held in [0, 20, 39] {
+            put(&mut one, &mut keys[held..=held].iter());
+            one.lock().expect("nobody is in the way");
+            put(&mut other, &mut keys.iter());
+            assert_eq!(other.commit(), Err(Abort::Conflict));
+            put(&mut other, &mut keys.iter().rev());
+            assert_eq!(other.commit(), Err(Abort::Conflict));
+            one.commit().expect("it has its lock");
+            put(&mut other, &mut keys.iter().rev());
+            other.commit().expect("nobody is in the way");
+        }
+    }
+}

@@ -63,7 +63,7 @@ impl Occ {
         self.heap.pin();
         let mut images = undo.images();
         let mut restored = 0;
-        while let Some(image) = take_image(&mut images) {
+        while let Some(image) = take_image(&mut images, &self.store) {
             if image.before & TIMESTAMP <= preserved.0 {
                 hooks::point(ROLL_BACK);
                 restored += u64::from(self.restore(&image, preserved));
