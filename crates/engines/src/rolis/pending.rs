@@ -87,20 +87,25 @@ impl Pending {
     #[inline]
     fn release_up_to(&mut self, bound: Timestamp, most: usize, out: &mut Outbox) -> ReleasedCounts {
         let mut counts = ReleasedCounts::default();
-        let (begin, mut end) = (out.reply_bytes.len(), out.reply_bytes.len());
-        let mut count = 0;
-        for waiting in self.queue.iter().take(most).take_while(|waiting| waiting.ts <= bound) {
-            if end >= RELEASE_BYTES {
-                counts.more = true;
-                break;
+        let (begin, mut end, mut left) = (out.reply_bytes.len(), out.reply_bytes.len(), most);
+        // By slices: through one iterator over both it takes twice the instructions.
+        'queue: for part in <[&[Waiting]; 2]>::from(self.queue.as_slices()) {
+            for &Waiting { ts, token, outcome, len } in part {
+                if ts > bound || left == 0 {
+                    break 'queue;
+                }
+                if end >= RELEASE_BYTES {
+                    counts.more = true;
+                    break 'queue;
+                }
+                hooks::released(ts);
+                counts.committed += u64::from(outcome == Outcome::Committed);
+                out.replies.push(Released { token, outcome, at: ts, start: end, len: len as usize });
+                end += len as usize;
+                left -= 1;
             }
-            let Waiting { ts, token, outcome, len } = *waiting;
-            hooks::released(ts);
-            counts.committed += u64::from(outcome == Outcome::Committed);
-            out.replies.push(Released { token, outcome, at: ts, start: end, len: len as usize });
-            end += len as usize;
-            count += 1;
         }
+        let count = most - left;
         counts.other = count as u64 - counts.committed;
         self.queue.drain(..count);
         out.reply_bytes.extend_from_slice(&self.bytes[self.head..][..end - begin]);

@@ -1,8 +1,5 @@
-//! A worker's RESP clients: who is there, and whose socket wants what. Who is served next is in [`serving`](super::serving).
-//!
-//! Back-pressure: a client whose request the engine has no room for, whose replies wait, or who sent more than it may,
-//! is not read from. Its socket is then watched for nothing, so that it costs nothing. What all clients hold together
-//! is bounded, too ([`crowd`](super::crowd)).
+//! A worker's RESP clients: who is there, and whose socket wants what. Who is served next is in [`serving`](super::serving), who has to wait for
+//! room in [`rationing`](super::rationing), and what others have to tell them in [`tidings`](super::tidings).
 //!
 //! A client goes on when the reason why it stopped is gone, not when something arrives: nothing may arrive any more.
 //! So whatever changes a client (its socket, a reply, a turn of its own) puts it on the list `dirty`, and the flush at
@@ -19,18 +16,17 @@ use highwater_core::NodeId;
 use highwater_engines::Nanos;
 
 use super::client::{Client, Counted};
-use super::crowd::{Crowd, Limits, Pressure, SMALL_INPUT};
+use super::crowd::{Crowd, Limits, Pressure};
 use super::forward::Upstream;
 use super::keys::KEY_LISTENER;
 use super::on_ring::watch;
+use super::rationing::recount;
 use super::users::{Gate, Gatekeeper};
-use super::waiters::{LOOK_OFTEN, LOOK_SELDOM, Waiters, Woken};
+use super::waiters::{LOOK_OFTEN, LOOK_SELDOM, Waiters};
 use super::watch::Watch;
 use crate::acceptor::Acceptor;
 use crate::clock::unix_ms;
 use crate::poll::{Event, Poller};
-use crate::resp::clients::Order;
-use crate::resp::waiting::of_guest;
 use crate::resp::{Connection, Door};
 use crate::tls::{Keys, Wire};
 use crate::transport::socket::tune_client;
@@ -42,7 +38,6 @@ const ACCEPTS: usize = 32;
 const READ_BYTES: usize = 64 << 10;
 /// The same while the worker is full with requests.
 const READ_LITTLE_BYTES: usize = 4 << 10;
-const NS_PER_MS: Nanos = 1_000_000;
 
 /// What one worker's clients may do.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +54,7 @@ pub struct Rules {
 
 /// All clients of one worker.
 pub struct Clients {
-    worker: usize,
+    pub(super) worker: usize,
     /// `None` once the door is closed.
     pub(super) acceptor: Option<Acceptor>,
     pub(super) door: Arc<Door>,
@@ -84,18 +79,18 @@ pub struct Clients {
     /// When one of them that is new may be served like those that have shown that they take their replies.
     pub(super) trusts_at: Option<Nanos>,
     /// The pressure when the list was last looked through.
-    held_back_at: Pressure,
+    pub(super) held_back_at: Pressure,
     /// Clients that are not read from because the worker is full with requests.
-    paused: VecDeque<usize>,
+    pub(super) paused: VecDeque<usize>,
     /// The one that is read from all the same, and its id: its command gets complete, or it is closed.
-    favoured: Option<(usize, u64)>,
+    pub(super) favoured: Option<(usize, u64)>,
     pub(super) crowd: Crowd,
     /// Whether the engine had no room at the last attempt.
     pub(super) blocked: bool,
     pub(super) waiters: Waiters,
     /// The pause that was seen last, and when it is over.
-    pause: u64,
-    resumes_at: Option<Nanos>,
+    pub(super) pause: u64,
+    pub(super) resumes_at: Option<Nanos>,
     pub(super) sweeps_at: Option<Nanos>,
     pub(super) complained_of_http: Option<Nanos>,
     accepted: u64,
@@ -113,11 +108,11 @@ pub struct Clients {
     /// The leader's connection when clients that wait for data were last told of it.
     serial: Option<u64>,
     /// Clients of other nodes that wait for data and are to look.
-    woken_guests: Vec<(NodeId, u64)>,
+    pub(super) woken_guests: Vec<(NodeId, u64)>,
     /// Clients that are gone and stand in line at the leader, over which connection.
     left_lines: Vec<(u64, u64)>,
     /// The version of the users that every client was held against.
-    users_seen: u64,
+    pub(super) users_seen: u64,
 }
 
 /// A place for a client.
@@ -239,113 +234,6 @@ impl Clients {
         self.look_at_users(now);
     }
 
-    /// Some user is another: ends the connections of those that are gone.
-    fn look_at_users(&mut self, now: Nanos) {
-        if std::mem::replace(&mut self.users_seen, self.door.access.version()) == self.users_seen {
-            return;
-        }
-        for at in 0..self.slots.len() {
-            let Some(client) = &mut self.slots[at].client else { continue };
-            client.connection.look_at_users();
-            if client.connection.is_evicted() {
-                self.remove(at, now);
-            }
-        }
-    }
-
-    /// Does what other clients have ordered.
-    fn take_orders(&mut self) {
-        for (id, order) in self.door.clients.take_orders(self.worker) {
-            let Some(at) = self.slots.iter().position(|slot| slot.id == id && slot.client.is_some()) else {
-                continue;
-            };
-            let client = self.slots[at].client.as_mut().expect("it was found there");
-            match order {
-                Order::Kill => client.gone = true,
-                Order::Unblock { error } => client.connection.unblock(error),
-            }
-            mark(&mut client.dirty, &mut self.dirty, at);
-        }
-    }
-
-    /// When a pause is over, everybody goes on.
-    fn look_at_pause(&mut self, now: Nanos) {
-        let until = self.door.clients.paused_until();
-        if until == self.pause && self.resumes_at.is_none_or(|at| at > now) {
-            return;
-        }
-        self.pause = until;
-        let (time, clients) = (unix_ms(), &mut self.slots);
-        self.resumes_at =
-            (until > time).then(|| now.saturating_add((until - time).saturating_mul(NS_PER_MS)));
-        for (at, slot) in clients.iter_mut().enumerate() {
-            if let Some(client) = &mut slot.client {
-                client.connection.tell_time(time);
-                mark(&mut client.dirty, &mut self.dirty, at);
-            }
-        }
-    }
-
-    /// Has clients that wait for data look again, or give up.
-    fn wake_waiters(&mut self, now: Nanos) {
-        let mut own = Vec::new();
-        for id in self.door.waiting.take_woken(self.worker) {
-            match of_guest(id) {
-                None => own.push(id),
-                Some(guest) => self.woken_guests.push(guest),
-            }
-        }
-        if self.waiters.is_empty() {
-            return;
-        }
-        let woken = self.waiters.wake(own, now);
-        self.have_look(&woken);
-    }
-
-    /// There may be something for this client, if it still waits for data.
-    pub fn wake_by_id(&mut self, id: u64) {
-        let woken = self.waiters.wake(vec![id], 0);
-        self.have_look(&woken);
-    }
-
-    /// Clients of other nodes for whom there may be something.
-    pub fn woken_guests(&mut self) -> std::vec::Drain<'_, (NodeId, u64)> {
-        self.woken_guests.drain(..)
-    }
-
-    /// Has the leader put a client in line that waits for data, if what it asks is forwarded; and takes one out that waits no more.
-    fn line_up(&mut self, at: usize, upstream: &mut Upstream) {
-        let Slot { client: Some(client), id, .. } = &mut self.slots[at] else { return };
-        let serial = upstream.serial();
-        let waits = client.connection.waits_for();
-        let wanted = serial.zip(waits.map(|(seq, _)| seq));
-        if client.lined == wanted {
-            return;
-        }
-        if let Some((serial, _)) = client.lined.take() {
-            upstream.leave(*id, serial);
-        }
-        if let (Some(_), Some((_, keys))) = (wanted, waits) {
-            upstream.line(*id, keys);
-            client.lined = wanted;
-            // What was written before it stood in line wakes nobody.
-            client.connection.look_again();
-        }
-    }
-
-    pub(super) fn have_look(&mut self, woken: &[Woken]) {
-        for Woken { at, late } in woken.iter().copied() {
-            let Some(client) = &mut self.slots[at].client else { continue };
-            client.connection.tell_time(unix_ms());
-            match late {
-                true => client.connection.give_up_waiting(),
-                false => client.connection.look_again(),
-            }
-            mark(&mut client.dirty, &mut self.dirty, at);
-            self.go_on_or_wait(at);
-        }
-    }
-
     /// Takes new clients.
     pub fn accept(&mut self, now: Nanos, poller: &Poller) {
         self.let_some_in(now, poller);
@@ -464,88 +352,9 @@ impl Clients {
         self.let_paused_go_on(now);
     }
 
-    /// Puts a client on the list that it belongs to, unless it waits for input or a reply.
-    pub(super) fn go_on_or_wait(&mut self, at: usize) {
-        let crowded = self.crowd.is_crowded();
-        let pressure = self.crowd.pressure();
-        let slot = &mut self.slots[at];
-        let Some(client) = &mut slot.client else { return };
-        if client.connection.has_more() && !client.later {
-            let held = client.connection.held_bytes();
-            if held < pressure.max_held(client.proven) {
-                if !std::mem::replace(&mut client.ready, true) {
-                    self.ready.push_back(at);
-                }
-            } else if held < Pressure::Low.max_held(true) {
-                self.held_back_at = self.held_back_at.max(pressure);
-                mark(&mut client.held_back, &mut self.held_back, at);
-            }
-        }
-        if crowded
-            && client.counted.requests > SMALL_INPUT
-            && client.connection.pending_bytes() <= SMALL_INPUT
-        {
-            // Nothing but empty memory.
-            client.connection.rest();
-            recount(client, &mut self.crowd);
-        }
-        // The favoured one goes on until what it holds is little again.
-        if self.favoured == Some((at, slot.id)) {
-            if client.counted.requests > SMALL_INPUT {
-                return;
-            }
-            self.favoured = None;
-        }
-        if crowded && !client.paused && client.wants_to_send() && client.counted.requests > SMALL_INPUT {
-            client.paused = true;
-            self.paused.push_back(at);
-        }
-    }
-
-    /// The worker's replies became fewer: who waited for that can go on.
-    pub(super) fn look_at_held_back(&mut self) {
-        let pressure = self.crowd.pressure();
-        if pressure >= self.held_back_at || self.held_back.is_empty() {
-            return;
-        }
-        self.held_back_at = Pressure::Low;
-        for at in std::mem::take(&mut self.held_back) {
-            if let Some(client) = &mut self.slots[at].client {
-                client.held_back = false;
-                self.go_on_or_wait(at);
-            }
-        }
-    }
-
-    /// The worker's requests became fewer, or the favoured one's are done: who waited for that is read from.
-    fn let_paused_go_on(&mut self, now: Nanos) {
-        if self.paused.is_empty() || self.crowd.is_crowded() && self.favoured.is_some() {
-            return;
-        }
-        let crowded = self.crowd.is_crowded();
-        while let Some(at) = self.paused.pop_front() {
-            let Slot { client: Some(client), id, .. } = &mut self.slots[at] else { continue };
-            if !std::mem::take(&mut client.paused) {
-                continue;
-            }
-            // Its silence was ours.
-            client.active = now;
-            mark(&mut client.dirty, &mut self.dirty, at);
-            if crowded {
-                self.favoured = Some((at, *id));
-                break;
-            }
-        }
-    }
-
     /// Whether the sockets of clients need another look before the worker sleeps.
     pub fn is_dirty(&self) -> bool {
         !self.dirty.is_empty()
-    }
-
-    /// Whether somebody may send though the worker is full with requests.
-    pub(super) fn is_favoured(&self, at: usize) -> bool {
-        self.favoured.is_some_and(|(favoured, id)| favoured == at && id == self.slots[at].id)
     }
 
     pub(super) fn remove(&mut self, at: usize, now: Nanos) {
@@ -581,14 +390,6 @@ impl Clients {
             self.free.push(at);
         }
     }
-}
-
-/// Counts a client anew.
-pub(super) fn recount(client: &mut Client, crowd: &mut Crowd) {
-    let now = client.count();
-    let before = std::mem::replace(&mut client.counted, now);
-    client.proven |= before.held > 0 && now.held == 0;
-    crowd.update(before, now);
 }
 
 /// Puts a client on a list, once.

@@ -4,7 +4,8 @@
 
 use highwater_engines::{Nanos, Refusal};
 
-use super::clients::{Clients, mark, recount};
+use super::clients::{Clients, mark};
+use super::rationing::recount;
 use crate::poll::Poller;
 
 /// Who has sent nothing for as long when the node begins to end is not waited for: it may as well go on to send nothing.

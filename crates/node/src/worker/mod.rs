@@ -17,11 +17,13 @@ pub mod forward;
 mod keys;
 mod locals;
 mod on_ring;
+mod rationing;
 mod serving;
 mod sessions;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod tidings;
 mod users;
 pub mod waiters;
 mod watch;

@@ -9,8 +9,9 @@ use std::io;
 use highwater_engines::Nanos;
 
 use super::client::Client;
-use super::clients::{Clients, Slot, mark, recount};
+use super::clients::{Clients, Slot, mark};
 use super::keys::KEY_CLIENT;
+use super::rationing::recount;
 use crate::poll::Poller;
 use crate::uring::{News, Ring};
 

@@ -4,8 +4,9 @@ use highwater_core::{Outcome, Timestamp};
 use highwater_engines::{Nanos, Refusal, Worker};
 
 use super::client::{Room, Ways};
-use super::clients::{Clients, Slot, mark, recount};
+use super::clients::{Clients, Slot, mark};
 use super::forward::Upstream;
+use super::rationing::recount;
 use super::users::Gate;
 use crate::clock::Ticks;
 use crate::resp::Allowance;

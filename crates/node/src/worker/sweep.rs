@@ -4,8 +4,9 @@
 use highwater_engines::Nanos;
 
 use super::client::{Client, Counted};
-use super::clients::{Clients, mark, recount};
+use super::clients::{Clients, mark};
 use super::crowd::{Pressure, SMALL_INPUT};
+use super::rationing::recount;
 use crate::tls::HANDSHAKE_PATIENCE;
 
 /// How often to look.

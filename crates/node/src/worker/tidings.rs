@@ -1,0 +1,123 @@
+//! What a worker's clients are told from elsewhere: that their user is gone, what other clients order, that a pause is over, that there may be data that
+//! they wait for, here or at the leader.
+
+use highwater_core::NodeId;
+use highwater_engines::Nanos;
+
+use super::clients::{Clients, Slot, mark};
+use super::forward::Upstream;
+use super::waiters::Woken;
+use crate::clock::unix_ms;
+use crate::resp::clients::Order;
+use crate::resp::waiting::of_guest;
+
+const NS_PER_MS: Nanos = 1_000_000;
+
+impl Clients {
+    /// Some user is another: ends the connections of those that are gone.
+    pub(super) fn look_at_users(&mut self, now: Nanos) {
+        if std::mem::replace(&mut self.users_seen, self.door.access.version()) == self.users_seen {
+            return;
+        }
+        for at in 0..self.slots.len() {
+            let Some(client) = &mut self.slots[at].client else { continue };
+            client.connection.look_at_users();
+            if client.connection.is_evicted() {
+                self.remove(at, now);
+            }
+        }
+    }
+
+    /// Does what other clients have ordered.
+    pub(super) fn take_orders(&mut self) {
+        for (id, order) in self.door.clients.take_orders(self.worker) {
+            let Some(at) = self.slots.iter().position(|slot| slot.id == id && slot.client.is_some()) else {
+                continue;
+            };
+            let client = self.slots[at].client.as_mut().expect("it was found there");
+            match order {
+                Order::Kill => client.gone = true,
+                Order::Unblock { error } => client.connection.unblock(error),
+            }
+            mark(&mut client.dirty, &mut self.dirty, at);
+        }
+    }
+
+    /// When a pause is over, everybody goes on.
+    pub(super) fn look_at_pause(&mut self, now: Nanos) {
+        let until = self.door.clients.paused_until();
+        if until == self.pause && self.resumes_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.pause = until;
+        let (time, clients) = (unix_ms(), &mut self.slots);
+        self.resumes_at =
+            (until > time).then(|| now.saturating_add((until - time).saturating_mul(NS_PER_MS)));
+        for (at, slot) in clients.iter_mut().enumerate() {
+            if let Some(client) = &mut slot.client {
+                client.connection.tell_time(time);
+                mark(&mut client.dirty, &mut self.dirty, at);
+            }
+        }
+    }
+
+    /// Has clients that wait for data look again, or give up.
+    pub(super) fn wake_waiters(&mut self, now: Nanos) {
+        let mut own = Vec::new();
+        for id in self.door.waiting.take_woken(self.worker) {
+            match of_guest(id) {
+                None => own.push(id),
+                Some(guest) => self.woken_guests.push(guest),
+            }
+        }
+        if self.waiters.is_empty() {
+            return;
+        }
+        let woken = self.waiters.wake(own, now);
+        self.have_look(&woken);
+    }
+
+    /// There may be something for this client, if it still waits for data.
+    pub fn wake_by_id(&mut self, id: u64) {
+        let woken = self.waiters.wake(vec![id], 0);
+        self.have_look(&woken);
+    }
+
+    /// Clients of other nodes for whom there may be something.
+    pub fn woken_guests(&mut self) -> std::vec::Drain<'_, (NodeId, u64)> {
+        self.woken_guests.drain(..)
+    }
+
+    /// Has the leader put a client in line that waits for data, if what it asks is forwarded; and takes one out that waits no more.
+    pub(super) fn line_up(&mut self, at: usize, upstream: &mut Upstream) {
+        let Slot { client: Some(client), id, .. } = &mut self.slots[at] else { return };
+        let serial = upstream.serial();
+        let waits = client.connection.waits_for();
+        let wanted = serial.zip(waits.map(|(seq, _)| seq));
+        if client.lined == wanted {
+            return;
+        }
+        if let Some((serial, _)) = client.lined.take() {
+            upstream.leave(*id, serial);
+        }
+        if let (Some(_), Some((_, keys))) = (wanted, waits) {
+            upstream.line(*id, keys);
+            client.lined = wanted;
+            // What was written before it stood in line wakes nobody.
+            client.connection.look_again();
+        }
+    }
+
+    pub(super) fn have_look(&mut self, woken: &[Woken]) {
+        for Woken { at, late } in woken.iter().copied() {
+            let Some(client) = &mut self.slots[at].client else { continue };
+            client.connection.tell_time(unix_ms());
+            match late {
+                true => client.connection.give_up_waiting(),
+                false => client.connection.look_again(),
+            }
+            mark(&mut client.dirty, &mut self.dirty, at);
+            self.go_on_or_wait(at);
+        }
+    }
+}
