@@ -7,6 +7,7 @@
 //!
 //! No transaction changes threads: who reads a request executes, replicates and answers it.
 
+mod arrivals;
 mod client;
 mod clients;
 mod coordinators;
@@ -15,6 +16,7 @@ pub mod expiry;
 mod farewell;
 pub mod forward;
 mod keys;
+mod loading;
 mod locals;
 mod on_ring;
 mod rationing;
@@ -33,21 +35,20 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use highwater_engines::{Endpoint, Nanos, Next, Outbox, Refusal, Worker};
+use highwater_engines::{Nanos, Next, Outbox, Refusal, Worker};
 
 use crate::clock::{monotonic, unix_ms};
 use crate::config::Forward;
 use crate::held::HeldBytes;
 use crate::load::{Appetite, Driver, Loader};
-use crate::poll::{Event, Interest, Poller};
-use crate::relay::Relayed;
+use crate::poll::{Interest, Poller};
 use crate::resp::Door;
-use crate::shared::{ControlLetter, LoadAnswer, LoadCommand, Shared, WorkerLetter};
+use crate::shared::Shared;
 use crate::tls::Keys;
 use crate::token::{Owner, unpack};
-use crate::transport::link::{Closed, LinkLimits};
-use crate::transport::peers::{Lost, Peers};
-use crate::transport::{Arrival, Channel};
+use crate::transport::Channel;
+use crate::transport::link::LinkLimits;
+use crate::transport::peers::Peers;
 use crate::uring::{self, Ring};
 use crate::waker::Waker;
 
@@ -57,7 +58,7 @@ use coordinators::Coordinators;
 pub use crowd::Limits;
 pub use expiry::Expiry;
 use forward::Forwarding;
-use keys::{KEY_CLIENT, KEY_COORDINATOR, KEY_FORWARD, KEY_LISTENER, KEY_PEER, KEY_WAKER, KIND_MASK};
+use keys::{KEY_PEER, KEY_WAKER};
 use locals::Locals;
 pub use locals::{Answer, Ended, LocalRequest};
 pub use sessions::Sessions;
@@ -405,203 +406,4 @@ impl WorkerThread {
         }
         Ok(())
     }
-
-    fn take_event(&mut self, now: Nanos, event: Event) {
-        match event.key & KIND_MASK {
-            KEY_PEER => {
-                self.rests_at.get_or_insert(now + REST_EVERY);
-                let node = (event.key & !KIND_MASK) as usize;
-                let (engine, shared, index) = (&mut *self.engine, &*self.shared, self.index);
-                let taken = self
-                    .peers
-                    .event(node, event, &self.poller, |arrival| deliver(engine, shared, index, now, arrival));
-                if let Err(closed) = taken {
-                    self.peer_lost(now, closed);
-                }
-            }
-            KEY_FORWARD => {
-                self.rests_at.get_or_insert(now + REST_EVERY);
-                let node = (event.key & !KIND_MASK) as usize;
-                self.forwarding.event(node, event, &self.poller, &mut self.clients);
-            }
-            KEY_LISTENER => self.clients.accept(now, &self.poller),
-            KEY_COORDINATOR => {
-                let low = (event.key & !KIND_MASK) as u32;
-                self.coordinators.event(low, event, now, &mut *self.engine);
-            }
-            KEY_CLIENT => self.clients.event((event.key & !KIND_MASK) as usize, event, now),
-            _ => {}
-        }
-    }
-
-    /// Takes what other workers received for this one. It counts while this worker's own connection to the sender's node is
-    /// up, to the same life of it: so the engine knows who it is that speaks.
-    fn take_relayed(&mut self, now: Nanos) {
-        for Relayed { over, arrival } in self.shared.take_relayed(self.index) {
-            if self.peers.is_up(arrival.from, arrival.incarnation) {
-                let from = Endpoint { node: arrival.from, worker: over };
-                self.engine.deliver(now, from, arrival.frame);
-            }
-        }
-    }
-
-    /// Goes on with connections that stood still because another worker had no room for their frames.
-    fn retry_stuck(&mut self, now: Nanos) {
-        let (engine, shared, index) = (&mut *self.engine, &*self.shared, self.index);
-        let lost = self.peers.retry(&self.poller, |arrival| deliver(engine, shared, index, now, arrival));
-        lost.into_iter().for_each(|lost| self.peer_lost(now, lost));
-        self.forwarding.retry(&self.poller, &mut self.clients);
-    }
-
-    /// Connections for forwarded requests that ended are dialed again.
-    fn report_lost_forwards(&mut self) {
-        for Lost { peer, channel, generation, why } in self.forwarding.take_lost() {
-            tracing::info!(worker = self.index, %peer, "connection for forwarded requests lost: {why}");
-            self.shared.control.post(ControlLetter::Lost { peer, channel, generation });
-        }
-    }
-
-    fn peer_lost(&mut self, now: Nanos, lost: Lost) {
-        tracing::info!(worker = self.index, peer = %lost.peer, "connection lost: {}", lost.why);
-        self.engine.peer_down(now, lost.peer);
-        let Lost { peer, channel, generation, .. } = lost;
-        self.shared.control.post(ControlLetter::Lost { peer, channel, generation });
-    }
-
-    fn read_letter(&mut self, now: Nanos, letter: WorkerLetter) {
-        match letter {
-            WorkerLetter::Adopt(connection) if matches!(connection.channel, Channel::Forward(_)) => {
-                self.forwarding.adopt(connection, &self.poller);
-            }
-            WorkerLetter::Adopt(connection) => {
-                let (peer, incarnation, levels) =
-                    (connection.peer, connection.incarnation, connection.levels);
-                match self.peers.adopt(connection, &self.poller) {
-                    Ok(replaces) => {
-                        if replaces {
-                            self.engine.peer_down(now, peer);
-                        }
-                        self.engine.peer_up(now, peer, incarnation, levels);
-                    }
-                    Err(lost) => self.peer_lost(now, lost),
-                }
-            }
-            WorkerLetter::Pulse => self.shared.pulse(self.index),
-            WorkerLetter::Coordinator(stream) => {
-                self.coordinators.adopt(now, stream, &mut *self.engine, &self.poller);
-            }
-            WorkerLetter::HangUp(peer) => {
-                self.forwarding.hang_up(peer);
-                let lost = self.peers.hang_up(peer, Closed::Ended);
-                lost.into_iter().for_each(|lost| self.peer_lost(now, lost));
-            }
-            WorkerLetter::GiveUp { peer, generation } => {
-                let lost = self.peers.give_up(peer, generation);
-                lost.into_iter().for_each(|lost| self.peer_lost(now, lost));
-            }
-            WorkerLetter::Look { peer, generation, bytes } => {
-                let lost = self.peers.look(peer, generation, bytes);
-                lost.into_iter().for_each(|lost| self.peer_lost(now, lost));
-            }
-            WorkerLetter::Local(request) => self.locals.take(request),
-            WorkerLetter::Load(ticket, command) => {
-                if let Some(answer) = self.command(now, ticket, command) {
-                    self.answer(ticket, answer);
-                }
-            }
-        }
-    }
-
-    /// Carries out a command of the load coordinator; `None` if the answer comes later.
-    fn command(&mut self, now: Nanos, ticket: u64, command: LoadCommand) -> Option<LoadAnswer> {
-        let shared = self.shared.clone();
-        let (workers, procedures) = (shared.workers.len(), &shared.procedures);
-        self.loads_started += 1;
-        match command {
-            LoadCommand::Populate { workload, done } => {
-                let loader =
-                    Loader::new(&workload, self.index, workers, procedures, self.loads_started, done);
-                if let Some((ticket, _)) = self.loader.replace((ticket, loader)) {
-                    self.answer(ticket, LoadAnswer::Failed("another loading began".into()));
-                }
-                None
-            }
-            LoadCommand::Run(spec) => {
-                let driver =
-                    Driver::new(&spec, self.index, workers, procedures, shared.stopwatch, self.loads_started);
-                Some(match driver {
-                    Ok(driver) => {
-                        self.load = Some(driver);
-                        LoadAnswer::Done
-                    }
-                    Err(why) => LoadAnswer::Failed(why),
-                })
-            }
-            LoadCommand::Report => Some(self.stats()),
-            LoadCommand::Reset => {
-                self.load.iter_mut().for_each(Driver::reset);
-                Some(LoadAnswer::Done)
-            }
-            LoadCommand::Stop => {
-                let Some(load) = &mut self.load else { return Some(self.stats()) };
-                load.stop(now);
-                if let Some(earlier) = self.stop_ticket.replace(ticket) {
-                    self.answer(earlier, LoadAnswer::Failed("another stop came".into()));
-                }
-                None
-            }
-        }
-    }
-
-    fn submit_load(&mut self, now: Nanos) -> Appetite {
-        if self.shared.ending() {
-            return Appetite::None;
-        }
-        if let Some((ticket, loader)) = &mut self.loader {
-            let (ticket, appetite) = (*ticket, loader.submit(now, &mut *self.engine));
-            if let Some(verdict) = loader.finished() {
-                self.loader = None;
-                let answer = verdict.map_or_else(LoadAnswer::Failed, |()| LoadAnswer::Done);
-                self.answer(ticket, answer);
-            }
-            return appetite;
-        }
-        let Some(load) = &mut self.load else { return Appetite::None };
-        let appetite = load.submit(now, &mut *self.engine);
-        if self.stop_ticket.is_some() && load.stopped(now) {
-            let ticket = self.stop_ticket.take().expect("it is there");
-            let stats = self.stats();
-            self.answer(ticket, stats);
-        }
-        appetite
-    }
-
-    fn stats(&self) -> LoadAnswer {
-        LoadAnswer::Stats(Box::new(match &self.load {
-            Some(load) => load.stats(),
-            None => crate::load::WorkerStats::idle(),
-        }))
-    }
-
-    fn answer(&self, ticket: u64, answer: LoadAnswer) {
-        self.shared.control.post(ControlLetter::Load { ticket, answer });
-    }
-}
-
-/// Gives a frame to this worker's engine, or passes it on to the worker that it is for; gives it back if that has no room.
-fn deliver(
-    engine: &mut dyn Worker,
-    shared: &Shared,
-    index: usize,
-    now: Nanos,
-    arrival: Arrival,
-) -> Result<(), Arrival> {
-    let Channel::Worker(to) = arrival.to else {
-        unreachable!("a worker's connection does not reach the controller")
-    };
-    if usize::from(to) != index {
-        return shared.relay(index, to.into(), arrival);
-    }
-    engine.deliver(now, Endpoint { node: arrival.from, worker: to }, arrival.frame);
-    Ok(())
 }
