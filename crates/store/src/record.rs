@@ -91,7 +91,7 @@ impl Record {
     #[inline(always)]
     pub fn create(key: Key<'_>, value_len: usize, word: u64, heap: &mut Heap) -> Record {
         let (key_len, front) = (key_len_of(key), front_of(key));
-        let room = value_len.next_multiple_of(8).max(8);
+        let room = padded(value_len).max(8);
         let bytes = if front + room <= MAX_SIZED { front + room } else { front + 8 };
         let (at, bytes) = heap.alloc_whole(bytes);
         let room_words = ((bytes - front) / 8).min((1 << 15) - 1);
@@ -165,7 +165,7 @@ impl Record {
     /// Offset of the value.
     #[inline]
     fn front(&self) -> usize {
-        HEAD + self.key_len().next_multiple_of(8)
+        HEAD + padded(self.key_len())
     }
 
     /// Bytes for a value inside the record.
@@ -205,14 +205,21 @@ impl Record {
         Some((buffer, unsafe { buffer.cast::<u64>().read() } as usize))
     }
 
+    /// Where the value starts, how many bytes may be there, and [`SPILLED`] if that is in a buffer, else 0.
+    #[inline]
+    fn space(&self) -> (*const AtomicU64, usize, u32) {
+        match self.buffer() {
+            None => (self.inline(), self.room(), 0),
+            // SAFETY: a buffer is 8 bytes and its capacity.
+            Some((buffer, capacity)) => (unsafe { buffer.as_ptr().add(8).cast() }, capacity, SPILLED),
+        }
+    }
+
     /// Where the value starts and how many bytes may be read there.
     #[inline]
     fn value(&self) -> (*const AtomicU64, usize) {
-        match self.buffer() {
-            None => (self.inline(), self.room()),
-            // SAFETY: a buffer is 8 bytes and its capacity.
-            Some((buffer, capacity)) => (unsafe { buffer.as_ptr().add(8).cast() }, capacity),
-        }
+        let (at, most, _) = self.space();
+        (at, most)
     }
 
     /// Copies the value; returns the word that it belongs to. A tombstone has an empty value.
@@ -261,13 +268,11 @@ impl Record {
     /// Sets the value. The caller holds the lock.
     #[inline]
     pub fn write_value(&self, value: &[u8], heap: &mut Heap) {
-        let head = self.head();
-        let spilled = head.len.load(Ordering::Relaxed) & SPILLED;
-        let (at, room) = self.value();
+        let (at, room, spilled) = self.space();
         if value.len() <= room {
             // SAFETY: the value fits, and only the holder of the lock writes.
             unsafe { copy_in(value, at) };
-            head.len.store(value.len() as u32 | spilled, Ordering::Relaxed);
+            self.head().len.store(value.len() as u32 | spilled, Ordering::Relaxed);
         } else {
             self.write_buffer(value, heap);
         }
@@ -350,7 +355,13 @@ pub(crate) fn key_len_of(key: Key<'_>) -> usize {
 /// Bytes in front of the value of this key's record.
 #[inline]
 pub(crate) fn front_of(key: Key<'_>) -> usize {
-    HEAD + key_len_of(key).next_multiple_of(8)
+    HEAD + padded(key_len_of(key))
+}
+
+/// Rounded up to words; without the comparison that `next_multiple_of` makes.
+#[inline]
+fn padded(bytes: usize) -> usize {
+    (bytes + 7) & !7
 }
 
 /// Bytes of a new buffer for a value: it may grow a little.
