@@ -157,6 +157,15 @@ impl Record {
         unsafe { std::slice::from_raw_parts(self.0.add(HEAD).as_ptr(), self.key_len()) }
     }
 
+    /// Whether it is the record of this key, which is of its table's kind.
+    #[inline]
+    pub fn is_of(&self, key: Key<'_>) -> bool {
+        match key {
+            Key::U64(key) => self.key_u64() == key,
+            Key::Bytes(key) => self.key_bytes() == key,
+        }
+    }
+
     #[inline]
     pub fn key_len(&self) -> usize {
         (self.head().shape & KEY_LEN) as usize
