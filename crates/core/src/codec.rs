@@ -89,9 +89,24 @@ impl<'a> Reader<'a> {
         Ok(self.take(N)?.try_into().expect("take returned N bytes"))
     }
 
-    /// The next LEB128 number.
+    /// The next LEB128 number: most have one byte.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, Malformed> {
+        match self.rest.split_first() {
+            Some((&byte @ ..0x80, rest)) => {
+                self.rest = rest;
+                Ok(u64::from(byte))
+            }
+            _ => {
+                let (value, behind) = self.long_varint()?;
+                *self = behind;
+                Ok(value)
+            }
+        }
+    }
+
+    /// The next LEB128 number, and a reader behind it: one that is never changed through a pointer can be kept in registers.
+    fn long_varint(mut self) -> Result<(u64, Reader<'a>), Malformed> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
@@ -100,7 +115,7 @@ impl<'a> Reader<'a> {
             }
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
-                return Ok(value);
+                return Ok((value, self));
             }
         }
         Err(Malformed("varint (too long)"))

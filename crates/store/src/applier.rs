@@ -16,6 +16,7 @@ use highwater_core::log::{Key, Transactions, Write, Writes};
 use highwater_core::{TableId, Timestamp, planted};
 
 use crate::graveyard::Graveyard;
+use crate::hash;
 use crate::heap::Heap;
 use crate::hooks::APPLY;
 use crate::index::{Index, KeyOf, Way};
@@ -72,9 +73,9 @@ struct WindowWrite<'a> {
     table: TableId,
     index: &'a AnyIndex,
     key: Key<'a>,
-    /// The key's, if its index uses it.
-    hash: u64,
     value: Option<&'a [u8]>,
+    /// Where in its index it is.
+    way: Way,
     /// Probably the key's record, found on the way through the window. Its key has to be compared.
     hint: Option<Record>,
 }
@@ -105,14 +106,7 @@ impl Applier {
         let Applier { hand, store } = self;
         hand.heap.pin();
         hand.pins.refresh(&store.snapshots);
-        let mut window = Window {
-            hand,
-            store,
-            ring: [None; WINDOW],
-            ways: [Way::Nowhere; WINDOW],
-            entered: 0,
-            steps_until: 0,
-        };
+        let mut window = Window { hand, store, ring: [None; WINDOW], entered: 0, steps_until: 0 };
         let applied = window.run(body, after, upto);
         window.drain();
         hand.heap.unpin();
@@ -133,44 +127,43 @@ impl Hand {
     #[inline]
     fn install(&mut self, store: &Store, write: &WindowWrite<'_>) {
         hooks::point(APPLY);
-        with_index!(write.index, index => self.install_in(store, index, write));
+        let (record, before) = self.lock(write);
+        self.write(store, record, before, write);
     }
 
+    /// The key's record, which may be a new one, locked, and its word as it was.
     #[inline]
-    fn install_in<I: Index>(&mut self, store: &Store, index: &I, write: &WindowWrite<'_>) {
-        let Some(key) = I::Keys::logged_key(write.key) else { unreachable!("checked on entering") };
-        let hint = write.hint.filter(|record| I::Keys::same(I::Keys::stored(record), key));
+    fn lock(&mut self, write: &WindowWrite<'_>) -> (Record, u64) {
+        let mut found = write.hint.filter(|record| record.is_of(write.key));
         let mut backoff = Backoff::default();
-        let mut found = hint;
         loop {
             let record = match found.take() {
                 Some(record) => record,
-                None => match self.find_or_add(index, key, write) {
+                None => match self.find_or_add(write) {
                     (record, false) => record,
-                    (record, true) => return self.write(store, record, TOMBSTONE, write),
+                    (record, true) => return (record, TOMBSTONE),
                 },
             };
             match record.word().lock() {
                 // The record was taken out of the index: look the key up again.
                 Ok(DEAD) => {}
-                Ok(before) => return self.write(store, record, before, write),
+                Ok(before) => return (record, before),
                 Err(_) => found = Some(record),
             }
             backoff.wait();
         }
     }
 
-    /// The key's record; or a new one, which is locked.
-    #[inline]
-    fn find_or_add<I: Index>(
-        &mut self,
-        index: &I,
-        key: KeyOf<'_, I>,
-        write: &WindowWrite<'_>,
-    ) -> (Record, bool) {
+    /// The key's record; or a new one, which is locked. Out of line: inlined, much of its work is done ahead for records that are at hand.
+    #[inline(never)]
+    fn find_or_add(&mut self, write: &WindowWrite<'_>) -> (Record, bool) {
         let value_len = write.value.map_or(0, <[u8]>::len);
-        let fingers = &mut self.fingers[write.table.0 as usize];
-        index.find_or_add(key, write.hash, value_len, BORN_LOCKED, fingers, &mut self.heap, &mut ())
+        let (fingers, heap) = (&mut self.fingers[write.table.0 as usize], &mut self.heap);
+        fingers.follow(write.way);
+        with_index!(write.index, index => {
+            let Some(key) = logged_key(index, write.key) else { unreachable!("checked on entering") };
+            index.find_or_add(key, write.way.hash(), value_len, BORN_LOCKED, fingers, heap, &mut ())
+        })
     }
 
     /// Installs the write in the locked record, unless that is newer, and unlocks it.
@@ -217,15 +210,13 @@ impl Drop for Applier {
     }
 }
 
-/// The writes between parsing and installing, oldest at `entered % WINDOW`.
+/// The writes between parsing and installing: the next one enters at `entered % WINDOW`, where the oldest has left.
 struct Window<'a, 'b> {
     hand: &'a mut Hand,
     store: &'b Store,
     ring: [Option<WindowWrite<'b>>; WINDOW],
-    /// Where in their indexes they are.
-    ways: [Way; WINDOW],
     entered: usize,
-    /// Until so many have entered, some may have steps in front of them.
+    /// Until so many have entered, some have steps to take.
     steps_until: usize,
 }
 
@@ -240,11 +231,8 @@ impl<'b> Window<'_, 'b> {
             }
             if ts > after {
                 for write in Writes::new(writes) {
-                    let write = write?;
-                    let index = self.store.table(write.table).ok_or(Malformed("table"))?;
-                    let hash = with_index!(index, index => self.enter(index, &write))?;
-                    let (table, key, value) = (write.table, write.key, write.value);
-                    *self.advance() = Some(WindowWrite { ts, table, index, key, hash, value, hint: None });
+                    self.enter(ts, write?)?;
+                    self.advance();
                     applied.writes += 1;
                 }
                 applied.transactions += 1;
@@ -255,68 +243,85 @@ impl<'b> Window<'_, 'b> {
         Ok(applied)
     }
 
-    /// Lets the oldest write leave, takes some of the others a step further, and returns the place for one to enter.
-    #[inline]
-    fn advance(&mut self) -> &mut Option<WindowWrite<'b>> {
-        let at = self.entered % WINDOW;
-        self.entered += 1;
-        if let Some(oldest) = &self.ring[at] {
-            self.hand.install(self.store, oldest);
+    /// Checks a write's table and key, and asks for its bucket or leaf, or the first node above that.
+    #[inline(always)]
+    fn enter(&mut self, ts: Timestamp, write: Write<'b>) -> Result<(), Malformed> {
+        let Write { table, key, value } = write;
+        let index = self.store.table(table).ok_or(Malformed("table"))?;
+        let fingers = &mut self.hand.fingers[table.0 as usize];
+        let way = with_index!(index, index => begin(index, key, fingers));
+        let way = way.ok_or(Malformed("key (wrong kind for its table)"))?;
+        if way.is_under_way() {
+            self.steps_until = self.entered + STEPS_AT[2];
         }
-        if self.entered < self.steps_until {
-            self.take_steps(at);
+        self.ring[self.entered % WINDOW] =
+            Some(WindowWrite { ts, table, index, key, value, way, hint: None });
+        Ok(())
+    }
+
+    /// Behind a write that has entered, or one that would have: takes some of the others a step further, and lets the oldest leave.
+    fn advance(&mut self) {
+        if self.entered <= self.steps_until {
+            self.take_steps();
         }
-        let at_record = (at + WINDOW - RECORD_AT) % WINDOW;
-        if let Some(write) = &mut self.ring[at_record] {
-            write.hint = with_index!(write.index, index => {
-                peek(index, self.ways[at_record], write.key, &mut self.hand.fingers[write.table.0 as usize])
-            });
+        if let Some(write) = &mut self.ring[self.entered.wrapping_sub(RECORD_AT) % WINDOW] {
+            write.hint = match write.way {
+                Way::Bucket(hash, bucket) => hash::peek(hash, bucket),
+                Way::Down(_) => {
+                    let fingers = &mut self.hand.fingers[write.table.0 as usize];
+                    with_index!(write.index, index => peek(index, write.way, write.key, fingers))
+                }
+                Way::Finger(_) | Way::Nowhere => None,
+            };
             if let Some(record) = write.hint {
                 record.prefetch_bytes(front_of(write.key) + write.value.map_or(0, <[u8]>::len));
             }
         }
-        &mut self.ring[at]
+        self.entered += 1;
+        if let Some(oldest) = &self.ring[self.entered % WINDOW] {
+            self.hand.install(self.store, oldest);
+        }
     }
 
     /// Takes those a level down that have entered some time ago.
     #[inline(never)]
-    fn take_steps(&mut self, at: usize) {
-        for at in STEPS_AT.map(|behind| (at + WINDOW - behind) % WINDOW) {
-            if let (Some(write), way) = (&self.ring[at], &mut self.ways[at])
-                && way.is_under_way()
+    fn take_steps(&mut self) {
+        for behind in STEPS_AT {
+            if let Some(write) = &mut self.ring[self.entered.wrapping_sub(behind) % WINDOW]
+                && write.way.is_under_way()
             {
-                *way = with_index!(write.index, index => go_on(index, *way, write.key));
+                write.way = with_index!(write.index, index => go_on(index, write.way, write.key));
             }
         }
     }
 
-    /// A write is about to enter: checks its key, and asks for its bucket or leaf, or the first node above that. Returns its hash, if that will
-    /// be used.
-    #[inline(always)]
-    fn enter<I: Index>(&mut self, index: &'b I, write: &Write<'_>) -> Result<u64, Malformed> {
-        let key = I::Keys::logged_key(write.key).ok_or(Malformed("key (wrong kind for its table)"))?;
-        // Logs have runs: order lines, elements of a list.
-        let way = index.enter(key, Some(&mut self.hand.fingers[write.table.0 as usize]));
-        self.ways[self.entered % WINDOW] = way;
-        if way.is_under_way() {
-            self.steps_until = self.entered + WINDOW;
-        }
-        Ok(way.hash())
-    }
-
     fn drain(&mut self) {
         for _ in 0..WINDOW {
-            *self.advance() = None;
+            self.ring[self.entered % WINDOW] = None;
+            self.advance();
         }
     }
+}
+
+/// The key, if it is of the index's kind.
+#[inline(always)]
+fn logged_key<'k, I: Index>(_: &I, key: Key<'k>) -> Option<KeyOf<'k, I>> {
+    I::Keys::logged_key(key)
+}
+
+/// The first step of a key's lookup, if it is of the index's kind.
+#[inline(always)]
+fn begin<I: Index>(index: &I, key: Key<'_>, fingers: &mut Fingers) -> Option<Way> {
+    // Logs have runs: order lines, elements of a list.
+    Some(index.enter(logged_key(index, key)?, Some(fingers)))
 }
 
 #[inline]
 fn go_on<I: Index>(index: &I, way: Way, key: Key<'_>) -> Way {
-    I::Keys::logged_key(key).map_or(Way::Nowhere, |key| index.go_on(way, key))
+    logged_key(index, key).map_or(Way::Nowhere, |key| index.go_on(way, key))
 }
 
-#[inline(always)]
+#[inline]
 fn peek<I: Index>(index: &I, way: Way, key: Key<'_>, fingers: &mut Fingers) -> Option<Record> {
-    index.peek(way, I::Keys::logged_key(key)?, fingers)
+    index.peek(way, logged_key(index, key)?, fingers)
 }

@@ -84,7 +84,9 @@ pub(crate) enum Way {
     Bucket(u64, NonNull<Bucket>),
     /// The next node was asked for.
     Down(Descent),
-    /// It has ended: the leaf is at hand already, or somebody was in the way.
+    /// The leaf is at hand already, under this finger.
+    Finger(usize),
+    /// It has ended: the leaf will be at hand, or somebody was in the way.
     Nowhere,
 }
 

@@ -93,8 +93,8 @@ impl Record {
         let (key_len, front) = (key_len_of(key), front_of(key));
         let room = padded(value_len).max(8);
         let bytes = if front + room <= MAX_SIZED { front + room } else { front + 8 };
-        let at = heap.alloc(bytes);
-        let room_words = ((heap::rounded(bytes) - front) / 8).min((1 << 15) - 1);
+        let (at, bytes) = heap.alloc_whole(bytes);
+        let room_words = ((bytes - front) / 8).min((1 << 15) - 1);
         let shape = key_len as u32 | (room_words as u32) << 17;
         // SAFETY: the piece holds `front` bytes and more, is aligned to 16, and nobody else has it. A racing reader may
         // copy words that no value ever reached: the heap's memory always holds some bytes.
@@ -157,6 +157,15 @@ impl Record {
         unsafe { std::slice::from_raw_parts(self.0.add(HEAD).as_ptr(), self.key_len()) }
     }
 
+    /// Whether it is the record of this key, which is of its table's kind.
+    #[inline]
+    pub fn is_of(&self, key: Key<'_>) -> bool {
+        match key {
+            Key::U64(key) => self.key_u64() == key,
+            Key::Bytes(key) => self.key_bytes() == key,
+        }
+    }
+
     #[inline]
     pub fn key_len(&self) -> usize {
         (self.head().shape & KEY_LEN) as usize
@@ -205,14 +214,21 @@ impl Record {
         Some((buffer, unsafe { buffer.cast::<u64>().read() } as usize))
     }
 
+    /// Where the value starts, how many bytes may be there, and [`SPILLED`] if that is in a buffer, else 0.
+    #[inline]
+    fn space(&self) -> (*const AtomicU64, usize, u32) {
+        match self.buffer() {
+            None => (self.inline(), self.room(), 0),
+            // SAFETY: a buffer is 8 bytes and its capacity.
+            Some((buffer, capacity)) => (unsafe { buffer.as_ptr().add(8).cast() }, capacity, SPILLED),
+        }
+    }
+
     /// Where the value starts and how many bytes may be read there.
     #[inline]
     fn value(&self) -> (*const AtomicU64, usize) {
-        match self.buffer() {
-            None => (self.inline(), self.room()),
-            // SAFETY: a buffer is 8 bytes and its capacity.
-            Some((buffer, capacity)) => (unsafe { buffer.as_ptr().add(8).cast() }, capacity),
-        }
+        let (at, most, _) = self.space();
+        (at, most)
     }
 
     /// Copies the value; returns the word that it belongs to. A tombstone has an empty value.
@@ -273,13 +289,11 @@ impl Record {
     /// Sets the value. The caller holds the lock.
     #[inline]
     pub fn write_value(&self, value: &[u8], heap: &mut Heap) {
-        let head = self.head();
-        let spilled = head.len.load(Ordering::Relaxed) & SPILLED;
-        let (at, room) = self.value();
+        let (at, room, spilled) = self.space();
         if value.len() <= room {
             // SAFETY: the value fits, and only the holder of the lock writes.
             unsafe { copy_in(value, at) };
-            head.len.store(value.len() as u32 | spilled, Ordering::Relaxed);
+            self.head().len.store(value.len() as u32 | spilled, Ordering::Relaxed);
         } else {
             self.write_buffer(value, heap);
         }
@@ -404,10 +418,10 @@ unsafe fn copy_out(from: *const AtomicU64, to: *mut u64, words: usize) {
 
 /// The last bytes of a value as a little-endian word, filled up with zeros: from one load where it has 8 bytes.
 #[inline(always)]
-fn tail(whole: &[u8], rest: &[u8]) -> u64 {
+fn tail(whole: &[u8], bytes: usize) -> u64 {
     match whole.last_chunk::<8>() {
-        Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
-        None => rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+        Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * bytes),
+        None => whole.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
     }
 }
 
@@ -417,13 +431,22 @@ fn tail(whole: &[u8], rest: &[u8]) -> u64 {
 /// The target holds `from.len()` bytes, rounded up to words, and only this thread stores to it.
 #[inline(always)]
 unsafe fn copy_in(from: &[u8], to: *const AtomicU64) {
-    let (words, rest) = from.as_chunks::<8>();
-    for (at, word) in words.iter().enumerate() {
-        // SAFETY: `at` is below the number of whole words.
-        unsafe { (*to.add(at)).store(u64::from_ne_bytes(*word), Ordering::Relaxed) };
-    }
-    if !rest.is_empty() {
-        // SAFETY: the target is rounded up to words.
-        unsafe { (*to.add(words.len())).store(tail(from, rest).to_le(), Ordering::Relaxed) };
+    let (words, rest) = (from.len() / 8, from.len() % 8);
+    let source = from.as_ptr().cast::<u64>();
+    let mut at = 0;
+    // SAFETY: `at + 2 <= words`, `at < words`, and for the last part of a word `at == words`; see above.
+    unsafe {
+        let copy = |at: usize| (*to.add(at)).store(source.add(at).read_unaligned(), Ordering::Relaxed);
+        while at + 2 <= words {
+            copy(at);
+            copy(at + 1);
+            at += 2;
+        }
+        if at < words {
+            copy(at);
+        }
+        if rest > 0 {
+            (*to.add(words)).store(tail(from, rest).to_le(), Ordering::Relaxed);
+        }
     }
 }

@@ -19,23 +19,25 @@ impl<'a> Writes<'a> {
 
     #[inline]
     fn step(&mut self) -> Result<Option<Write<'a>>, Malformed> {
-        let tag = self.reader.u8()?;
-        let table = TableId(self.reader.u8()?);
+        let mut reader = self.reader;
+        let [tag, table] = reader.array()?;
+        let table = TableId(table);
         let op = tag & OP_MASK;
         let has_value = op == OP_PUT || op == OP_SUPERSEDED;
         let short = (tag >> 4) as usize;
         let (key, value) = if tag & BYTES_KEY != 0 {
-            let key_len = if short == LONG_KEY { self.reader.varint()? as usize } else { short };
-            let value_len = if has_value { self.reader.varint()? as usize } else { 0 };
-            (Key::Bytes(self.reader.take(key_len)?), self.reader.take(value_len)?)
+            let key_len = if short == LONG_KEY { reader.varint()? as usize } else { short };
+            let value_len = if has_value { reader.varint()? as usize } else { 0 };
+            (Key::Bytes(reader.take(key_len)?), reader.take(value_len)?)
         } else {
-            let value_len = if has_value { self.reader.varint()? as usize } else { 0 };
+            let value_len = if has_value { reader.varint()? as usize } else { 0 };
             if short > 8 {
                 return Err(Malformed("integer key (over 8 bytes)"));
             }
-            self.previous ^= self.delta(short)?;
-            (Key::U64(self.previous), self.reader.take(value_len)?)
+            self.previous ^= integer(&mut reader, short)?;
+            (Key::U64(self.previous), reader.take(value_len)?)
         };
+        self.reader = reader;
         Ok(match op {
             OP_PUT => Some(Write { table, key, value: Some(value) }),
             OP_DELETE => Some(Write { table, key, value: None }),
@@ -44,19 +46,19 @@ impl<'a> Writes<'a> {
     }
 }
 
-impl Writes<'_> {
-    /// An integer of `len` bytes, up to 8: one load where 8 bytes are there.
-    #[inline]
-    fn delta(&mut self, len: usize) -> Result<u64, Malformed> {
-        if let Some(chunk) = self.reader.rest().first_chunk::<8>() {
-            self.reader.take(len)?;
-            let unused = 64 - 8 * len as u32;
-            return Ok(u64::from_le_bytes(*chunk).checked_shl(unused).unwrap_or(0) >> (unused % 64));
-        }
-        let mut delta = [0; 8];
-        delta[..len].copy_from_slice(self.reader.take(len)?);
-        Ok(u64::from_le_bytes(delta))
+/// An integer of `len` bytes, up to 8: from one load where 8 bytes are there.
+#[inline]
+fn integer(reader: &mut Reader<'_>, len: usize) -> Result<u64, Malformed> {
+    /// The lowest bytes of a word, so many.
+    const LOWEST: [u64; 9] =
+        [0, 0xff, 0xffff, 0xff_ffff, 0xffff_ffff, 0xff_ffff_ffff, 0xffff_ffff_ffff, u64::MAX >> 8, u64::MAX];
+    if let Some(chunk) = reader.rest().first_chunk::<8>() {
+        reader.take(len)?;
+        return Ok(u64::from_le_bytes(*chunk) & LOWEST[len]);
     }
+    let mut bytes = [0; 8];
+    bytes[..len].copy_from_slice(reader.take(len)?);
+    Ok(u64::from_le_bytes(bytes))
 }
 
 impl<'a> Iterator for Writes<'a> {

@@ -246,6 +246,14 @@ impl<K: Keys> Hash<K> {
     }
 }
 
+/// The last step of a lookup through its steps (see [`Way::Bucket`]), for which neither index nor key is needed.
+#[inline]
+pub(crate) fn peek(hash: u64, bucket: NonNull<Bucket>) -> Option<Record> {
+    // SAFETY: it was found under the guard that is still pinned.
+    let bucket = unsafe { bucket.as_ref() };
+    bucket.slots.iter().find_map(|slot| segment::tagged(slot, tag(hash)))
+}
+
 impl<K: Keys> Index for Hash<K> {
     type Keys = K;
 
@@ -354,9 +362,7 @@ impl<K: Keys> Index for Hash<K> {
     #[inline]
     fn peek(&self, way: Way, _: K::Key<'_>, _: &mut Fingers) -> Option<Record> {
         let Way::Bucket(hash, bucket) = way else { return None };
-        // SAFETY: it was found under the guard that is still pinned.
-        let bucket = unsafe { bucket.as_ref() };
-        bucket.slots.iter().find_map(|slot| segment::tagged(slot, tag(hash)))
+        peek(hash, bucket)
     }
 }
 

@@ -116,9 +116,20 @@ impl Heap {
     /// Memory for `bytes` or more (see [`rounded`]): zeroed by the system, or as its last user left it.
     #[inline]
     pub fn alloc(&mut self, bytes: usize) -> NonNull<u8> {
+        self.alloc_whole(bytes).0
+    }
+
+    /// As [`Heap::alloc`], and what it holds.
+    #[inline]
+    pub fn alloc_whole(&mut self, bytes: usize) -> (NonNull<u8>, usize) {
         let class = class_of(bytes);
-        bump(&self.counters.records, taken(bytes), true);
-        if class == LARGE { self.shared.take_large(taken(bytes)) } else { self.piece(class) }
+        if class == LARGE {
+            bump(&self.counters.records, taken(bytes), true);
+            return (self.shared.take_large(taken(bytes)), rounded(bytes));
+        }
+        let size = SIZES[class as usize];
+        bump(&self.counters.records, size, true);
+        (self.piece(class), size)
     }
 
     /// Memory for an index part: [`NODE`], [`SEGMENT`] or [`BUCKET`]. Zeroed when it comes from the system; else as it

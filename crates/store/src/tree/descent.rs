@@ -11,7 +11,7 @@ use crate::heap::Heap;
 use crate::index::{Found, Way};
 use crate::keys::{Kept, Keys};
 use crate::record::Record;
-use crate::sync::{AtomicPtr, Backoff, Ordering, prefetch};
+use crate::sync::{AtomicPtr, Backoff, Ordering};
 
 /// An ordered index from keys of kind `K` to records.
 pub(crate) struct Tree<K> {
@@ -130,11 +130,17 @@ impl<K: Keys> Tree<K> {
     }
 
     /// The leaf of the key, from the worker's fingers if one is right.
-    #[inline]
+    #[inline(always)]
     pub(super) fn leaf_of(&self, key: K::Key<'_>, fingers: &mut Fingers) -> Result<Step<'_>, Restart> {
         if let Some(step) = self.finger(key, fingers) {
             return Ok(step);
         }
+        self.descend_with_finger(key, fingers)
+    }
+
+    /// The leaf of the key, from the root; leaves a finger there.
+    #[inline(never)]
+    fn descend_with_finger(&self, key: K::Key<'_>, fingers: &mut Fingers) -> Result<Step<'_>, Restart> {
         let step = self.descend(Seek::At(key))?;
         fingers.put::<K>(step.node);
         Ok(step)
@@ -184,15 +190,8 @@ impl<K: Keys> Tree<K> {
     /// The beginning of a lookup that goes on in turn with others: from a finger, or from the root.
     #[inline]
     pub(super) fn begin(&self, key: K::Key<'_>, fingers: Option<&mut Fingers>) -> Way {
-        if let Some(fingers) = fingers {
-            if let Some(at) = fingers.position::<K>(key) {
-                // Most likely the key is the next of a run, and not there yet: nothing is looked for.
-                prefetch(fingers.leaf(at));
-                return Way::Nowhere;
-            }
-            if !fingers.is_worth_descent::<K>(key) {
-                return Way::Nowhere;
-            }
+        if let Some(way) = fingers.and_then(|fingers| fingers.begin::<K>(key)) {
+            return way;
         }
         match self.root() {
             Ok(Step { node, .. }) => Way::Down(Descent::before(node, node.info().level)),

@@ -8,7 +8,9 @@
 //! (see `node`), so the leaf itself tells.
 
 use super::node::Node;
+use crate::index::Way;
 use crate::keys::Keys;
+use crate::sync::prefetch;
 
 const FINGERS: usize = 32;
 
@@ -24,8 +26,12 @@ pub(crate) struct Fingers {
     recent: usize,
     /// The one to be replaced next.
     next: usize,
-    /// The last key that somebody went down for step by step.
+    /// The last key that somebody began to look for step by step.
     sought: u64,
+    /// The last key in the leaf where it probably is, if that is known.
+    run_end: u64,
+    /// The place in its leaf behind the one where a key was written last.
+    place: usize,
     /// How many bytes the record had that was read last.
     record_bytes: u32,
 }
@@ -42,6 +48,8 @@ impl Default for Fingers {
             recent: 0,
             next: 0,
             sought: u64::MAX,
+            run_end: u64::MAX,
+            place: 0,
             record_bytes: 0,
         }
     }
@@ -52,18 +60,39 @@ impl Fingers {
     #[inline]
     pub(super) fn position<K: Keys>(&self, key: K::Key<'_>) -> Option<usize> {
         let head = K::head(key, 0);
-        let has = |&at: &usize| head.wrapping_sub(self.first[at]) <= self.span[at];
+        if self.has(self.recent, head) {
+            return Some(self.recent);
+        }
         // Heads of byte strings may be alike in all leaves: only the most recent one is worth a try.
-        Some(self.recent).filter(has).or_else(|| if K::EXACT { (0..FINGERS).find(has) } else { None })
+        if K::EXACT { self.search(head) } else { None }
     }
 
-    /// Somebody is about to go down for this key step by step. Whether it is worth it: if another one is on the way to the key in front of it, its finger
-    /// will be there in time.
     #[inline]
-    pub(super) fn is_worth_descent<K: Keys>(&mut self, key: K::Key<'_>) -> bool {
+    fn has(&self, at: usize, head: u64) -> bool {
+        head.wrapping_sub(self.first[at]) <= self.span[at]
+    }
+
+    #[inline(never)]
+    fn search(&self, head: u64) -> Option<usize> {
+        (0..FINGERS).find(|&at| self.has(at, head))
+    }
+
+    /// The beginning of a lookup that goes on in turn with others, unless that is the root.
+    #[inline]
+    pub(super) fn begin<K: Keys>(&mut self, key: K::Key<'_>) -> Option<Way> {
         let head = K::head(key, 0);
         let before = std::mem::replace(&mut self.sought, head);
-        !K::EXACT || head != before.wrapping_add(1)
+        // Whoever is on the way to the key in front of this one leaves a finger on their leaf in time.
+        if K::EXACT && head == before.wrapping_add(1) && head <= self.run_end {
+            return Some(Way::Nowhere);
+        }
+        let at = self.position::<K>(key);
+        self.run_end = at.map_or(u64::MAX, |at| self.first[at].wrapping_add(self.span[at]));
+        // Most likely the key is the next of those that were added there lately: nothing is looked for.
+        at.map(|at| {
+            prefetch(self.leaves[at]);
+            Way::Finger(at)
+        })
     }
 
     /// A record was read, of so many bytes: the next one is likely to be alike.
@@ -78,10 +107,30 @@ impl Fingers {
         self.record_bytes.max(1) as usize
     }
 
+    /// A key was written in this place of its leaf: the next one of a run comes behind it.
+    #[inline]
+    pub(super) fn wrote(&mut self, place: usize) {
+        self.place = place + 1;
+    }
+
+    /// Where in its leaf a key is if it is the next of a run.
+    #[inline]
+    pub(super) fn next_place(&self) -> usize {
+        self.place
+    }
+
     /// The leaf under a finger; null if there never was one.
     #[inline]
     pub(super) fn leaf(&self, at: usize) -> *const Node {
         self.leaves[at]
+    }
+
+    /// For a lookup that came this way: its finger is tried first.
+    #[inline]
+    pub fn follow(&mut self, way: Way) {
+        if let Way::Finger(at) = way {
+            self.recent = at;
+        }
     }
 
     /// The finger was right, and is tried first the next time; or it was wrong, and is the next to be replaced.

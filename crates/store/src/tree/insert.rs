@@ -22,7 +22,8 @@ impl<K: Keys> Tree<K> {
         nodes: &mut impl NodeSet,
     ) -> Result<(Record, bool), Restart> {
         let Step { node: leaf, version, .. } = self.leaf_of(key, fingers)?;
-        let (at, exact) = leaf.find_slot_in_run::<K>(key)?;
+        let (at, exact) = leaf.find_slot_in_run::<K>(key, fingers.next_place())?;
+        fingers.wrote(at);
         if exact {
             let record = leaf.record(at).ok_or(Restart)?;
             leaf.check(version)?;

@@ -120,14 +120,20 @@ impl Node {
         line(FRONT + std::mem::offset_of!(LeafBody, records) + at * size_of::<u64>());
     }
 
-    /// As [`Node::find_slot`], with a guess first: that the key comes right behind the one that was inserted last, as
-    /// keys that come in order do.
+    /// As [`Node::find_slot`], with two guesses first, as keys that come in order are there: that the key is in the `next` place; or that
+    /// it comes right behind the one that was inserted last.
     #[inline]
-    pub fn find_slot_in_run<K: Keys>(&self, key: K::Key<'_>) -> Result<(usize, bool), Restart> {
+    pub fn find_slot_in_run<K: Keys>(&self, key: K::Key<'_>, next: usize) -> Result<(usize, bool), Restart> {
+        if !K::EXACT {
+            return self.find_slot::<K>(key);
+        }
         let count = self.info().count.min(LEAF_KEYS);
+        let (heads, head) = (&self.leaf().heads, K::head(key, 0));
+        if next < count && heads[next].load(Ordering::Relaxed) == head {
+            return Ok((next, true));
+        }
         let next = self.hint() + 1;
-        if K::EXACT && next <= count {
-            let (heads, head) = (&self.leaf().heads, K::head(key, 0));
+        if next <= count {
             let behind = heads[next - 1].load(Ordering::Relaxed) < head;
             if behind && (next == count || head < heads[next].load(Ordering::Relaxed)) {
                 return Ok((next, false));

@@ -23,6 +23,7 @@
 mod inner;
 mod leaf;
 
+use std::hint::select_unpredictable;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
@@ -335,8 +336,8 @@ impl Node {
         let (mut base, mut len) = (0, count.min(heads.len()));
         while len > 1 {
             let half = len / 2;
-            // No branch: the outcome of a comparison cannot be predicted here.
-            base += if heads[base + half - 1].load(Ordering::Relaxed) < head { half } else { 0 };
+            let below = heads[base + half - 1].load(Ordering::Relaxed) < head;
+            base = select_unpredictable(below, base + half, base);
             len -= half;
         }
         base + usize::from(len == 1 && heads[base].load(Ordering::Relaxed) < head)
