@@ -95,6 +95,10 @@ mod tests {
         assert_eq!((values(&waits, 0), *mutex.lock().unwrap()), (vec![1, 1], 1));
         let (waited, nanos) = (values(&waits, 1), values(&waits, 2));
         assert_eq!(waited[0], 0, "the first one found it free");
-        assert_eq!(waited[1] == 0, nanos[1] == 0, "whether the second one did is a race; only then time was taken");
+        assert_eq!(
+            waited[1] == 0,
+            nanos[1] == 0,
+            "whether the second one did is a race; only then time was taken"
+        );
     }
 }
