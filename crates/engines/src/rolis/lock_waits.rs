@@ -4,6 +4,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
+#[expect(
+    clippy::disallowed_types,
+    reason = "a report's, of threads that stand still: the host cannot tell, and nothing depends on it"
+)]
 use std::time::Instant;
 
 use crate::padded::Padded;
@@ -60,6 +64,7 @@ impl LockWaits {
 impl OfWorker {
     #[cold]
     fn wait<'a, T>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+        #[expect(clippy::disallowed_types, reason = "see above; nobody waits here in a simulator")]
         let since = Instant::now();
         let guard = mutex.lock().expect("nobody panics while committing");
         Counters::add(&self.waits, 1);
