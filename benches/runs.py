@@ -28,12 +28,17 @@ def figures(report):
     """The figures that the scripts show."""
     released = max(report["committed"] + report["user_aborts"], 1)
     cpu, latency = report["cpu_seconds"], report["released_latency_us"]
+    counted = report["engine_figures"]
     return {
         "tps": report["tps"],
         "per_cpu": report["transactions_per_leader_cpu_second"],
         "leader_us": 1e6 * cpu["leader"] / released,
         "kernel_us": 1e6 * (cpu["leader_kernel"] or 0) / released,
         "all_us": 1e6 * (cpu["leader"] + sum(cpu["followers"])) / released,
+        # Of the engine `strawman`, whose workers share a lock.
+        "locks": counted.get("locks", 0) / released,
+        "lock_waits": 1e3 * counted.get("lock_waits", 0) / released,
+        "lock_wait_us": counted.get("lock_wait_ns", 0) / released,
         "conflicts": report["conflict_aborts"] / released,
         "gave_up": report["gave_up"] / released,
         "p50": latency["p50"],

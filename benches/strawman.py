@@ -5,7 +5,8 @@
     benches/strawman.py [--rounds 3] [--seconds 3] [--workers 1,2,4,8] [--workload ycsb]
 
 Three replicas on these cores: throughput says little where workers share a core, CPU time for each transaction says what the lock and the
-waiting for it cost. Futex calls are counted by strace in a run of their own, of the leader's process. Writes docs/performance/strawman.svg.
+waiting for it cost. The strawman counts how often a worker takes the lock, how often it finds it taken, and how long it waits then. Futex
+calls are counted by strace in a run of their own, of the leader's process. Writes docs/performance/strawman.svg.
 """
 
 import argparse
@@ -76,6 +77,12 @@ def main():
                 f" ({spread(rounds, 'kernel_us', '{:.2f}')} in the kernel), p50 {spread(rounds, 'p50')} us",
                 flush=True,
             )
+            if middle[(engine, count)]["locks"] > 0:
+                print(
+                    f"    the lock: taken {spread(rounds, 'locks', '{:.2f}')} times a transaction; of 1,000 transactions"
+                    f" {spread(rounds, 'lock_waits', '{:.2f}')} wait for it, {spread(rounds, 'lock_wait_us', '{:.1f}')} us in all",
+                    flush=True,
+                )
     if not args.no_futexes:
         for engine, count in cases:
             rate = futexes([*base, "--engine", engine, "--workers", count], 2)

@@ -8,7 +8,7 @@ use highwater_core::log::ENTRY_HEADER_BYTES;
 use highwater_core::{Abort, Epoch, Timestamp};
 use highwater_store::{Occ, Store};
 
-use super::funnel::{Funnel, SharedEntry};
+use super::funnel::{Entrance, SharedEntry};
 use crate::seam::Outbox;
 
 /// Where a worker's transactions go.
@@ -17,7 +17,7 @@ pub struct Feed(Option<IntoFunnel>);
 
 /// Into the entry that all workers share.
 struct IntoFunnel {
-    funnel: Arc<Funnel>,
+    funnel: Entrance,
     /// The epoch that is led.
     epoch: Epoch,
 }
@@ -36,7 +36,7 @@ pub struct Gathered {
 
 impl Feed {
     /// Takes what all workers commit.
-    pub fn of_all(funnel: Arc<Funnel>) -> Feed {
+    pub fn of_all(funnel: Entrance) -> Feed {
         Feed(Some(IntoFunnel { funnel, epoch: Epoch(0) }))
     }
 

@@ -12,6 +12,7 @@ use highwater_store::{Occ, Store};
 
 use super::abilities::ABILITIES;
 use super::hooks;
+use super::lock_waits::LockWaits;
 use super::messages::Report;
 use super::pending::Pending;
 use super::shared::Shared;
@@ -19,11 +20,13 @@ use crate::attempt::attempt;
 use crate::call::Call;
 use crate::memory::Grant;
 use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
-use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
+use crate::seam::{Counters, Endpoint, Figure, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
 
 /// The shared open entry.
 pub struct Funnel {
     open: Mutex<SharedEntry>,
+    /// What they wait for it.
+    waits: LockWaits,
     /// More is refused until the entry is sealed.
     max_entry_bytes: usize,
 }
@@ -53,13 +56,33 @@ pub struct SharedEntry {
 
 impl Funnel {
     /// Closed until worker 0 leads.
-    pub fn new(max_entry_bytes: usize) -> Funnel {
-        Funnel { open: Mutex::default(), max_entry_bytes }
+    pub fn new(max_entry_bytes: usize, workers: usize) -> Funnel {
+        Funnel { open: Mutex::default(), waits: LockWaits::new(workers), max_entry_bytes }
+    }
+
+    /// What the workers waited for each other.
+    pub fn figures(&self) -> [Figure; 3] {
+        self.waits.figures()
+    }
+}
+
+/// The funnel as one worker comes to it.
+pub struct Entrance {
+    funnel: Arc<Funnel>,
+    /// The worker.
+    at: usize,
+}
+
+impl Entrance {
+    /// That of worker `at`.
+    pub fn new(funnel: Arc<Funnel>, at: usize) -> Entrance {
+        Entrance { funnel, at }
     }
 
     /// Locks the open entry.
+    #[inline]
     pub fn lock(&self) -> MutexGuard<'_, SharedEntry> {
-        self.open.lock().expect("nobody panics while committing")
+        self.funnel.waits.lock(self.at, &self.funnel.open)
     }
 
     /// Commits (or validates a roll-back) in the order of the log; in `epoch` only.
@@ -71,8 +94,8 @@ impl Funnel {
         }
         // Others may have committed since this worker looked: an entry exceeds its size by one transaction at most.
         let transaction = occ.log().open_bytes();
-        if open.bytes.len() > self.max_entry_bytes
-            && open.bytes.len() + transaction > self.max_entry_bytes + occ.log().most()
+        if open.bytes.len() > self.funnel.max_entry_bytes
+            && open.bytes.len() + transaction > self.funnel.max_entry_bytes + occ.log().most()
         {
             occ.abort();
             return Err(Abort::Conflict);
@@ -88,7 +111,7 @@ impl Funnel {
             }
             open.last = ts;
             open.count += 1;
-            open.full |= open.bytes.len() >= self.max_entry_bytes;
+            open.full |= open.bytes.len() >= self.funnel.max_entry_bytes;
             let mut buffer = log.take(Vec::new());
             buffer.truncate(ENTRY_HEADER_BYTES);
             log.take(buffer);
@@ -100,7 +123,7 @@ impl Funnel {
 /// Any worker but the first: executes, and leaves the stream to worker 0.
 pub struct FunnelWorker {
     shared: Arc<Shared>,
-    funnel: Arc<Funnel>,
+    funnel: Entrance,
     counters: Arc<Counters>,
     registry: Registry<Occ>,
     occ: Option<Occ>,
@@ -131,7 +154,7 @@ impl FunnelWorker {
     ) -> FunnelWorker {
         FunnelWorker {
             shared,
-            funnel,
+            funnel: Entrance::new(funnel, at),
             counters,
             registry,
             occ: None,

@@ -75,6 +75,7 @@ pub mod horizon;
 mod lead;
 mod ledger;
 mod locate;
+mod lock_waits;
 mod messages;
 mod opening;
 mod pending;
@@ -117,7 +118,7 @@ use crate::engine::{Abilities, Engine};
 use crate::memory::Account;
 use crate::observer::Rules;
 use crate::options::Options;
-use crate::seam::{Controller, Counters, Replica, Status, Worker};
+use crate::seam::{Counters, Replica, Status, Worker};
 use control::ControlMessage;
 use controller::RolisController;
 use funnel::{Funnel, FunnelWorker};
@@ -220,8 +221,8 @@ fn build_with<L: Library>(options: Options, streams: u16, library: &L, clock: Ar
     let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
     let account = Account::new(&options, counters.len());
     let shared = Arc::new(Shared::new(Options { workers: streams, ..options }, clock, account));
-    let (funnel, shares_stream) =
-        (Arc::new(Funnel::new(options.max_entry_bytes)), streams < counters.len() as u16);
+    let shares_stream = streams < counters.len() as u16;
+    let funnel = Arc::new(Funnel::new(shared.options.max_entry_bytes, counters.len()));
     let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
         if at >= streams as usize {
             return Box::new(FunnelWorker::new(
@@ -238,6 +239,9 @@ fn build_with<L: Library>(options: Options, streams: u16, library: &L, clock: Ar
         Box::new(if shares_stream { worker.with_funnel(funnel.clone()) } else { worker })
     };
     let workers = counters.iter().enumerate().map(worker).collect();
-    let controller: Box<dyn Controller> = Box::new(RolisController::new(shared, schema, store));
-    Replica { controller, workers, counters, procedures, versions, signatures }
+    let mut controller = RolisController::new(shared, schema, store);
+    if shares_stream {
+        controller.watch_funnel(funnel);
+    }
+    Replica { controller: Box::new(controller), workers, counters, procedures, versions, signatures }
 }

@@ -4,9 +4,9 @@
 //!
 //! Batching clocks itself, because each message costs as much as several transactions. Under light load, when few
 //! transactions come during a round trip, each entry leaves as soon as nothing else is undecided, and latency is a round
-//! trip. When more come, entries leave at short intervals whenever the worker has run out of requests. A worker that is
+//! trip; a request that comes alone, as the one before did, is not even waited with for another look. When more come, entries leave at short intervals whenever the worker has run out of requests. A worker that is
 //! kept busy goes on for longer, or to half an entry's bytes: entries cost it time that it has not got. One that finds only few requests whenever
-//! it looks has some left, and goes on for a quarter as long. Undecided entries are limited; while the network is slow the
+//! it looks has some left, and goes on for such a short interval. Undecided entries are limited; while the network is slow the
 //! open entry grows, up to its limit in bytes.
 //!
 //! An *empty* entry is sealed when a reply waits for this stream to be closed beyond the last entry (a roll-back's, or that of a read which
@@ -110,12 +110,15 @@ impl Unreleased {
     }
 }
 
+/// For how long an entry stays open at the most while requests come: `came` of them since the last turn.
+fn open_for(came: u32, batch_delay: Nanos) -> Nanos {
+    if came > FEW { batch_delay } else { batch_delay / SPACING_DIVISOR }
+}
+
 /// Entries of a worker that is not kept busy follow each other after this part of the batch delay, at the soonest,
 const SPACING_DIVISOR: Nanos = 12;
 /// unless only so many transactions came for the last one, and it is decided.
 const FEW: u32 = 4;
-/// A worker that had no more than a few requests since its last turn waits for this part of the batch delay.
-const UNHURRIED_DIVISOR: Nanos = 4;
 
 impl Sealer {
     /// An epoch opens, above `base`.
@@ -253,9 +256,9 @@ impl Sealer {
         let came = std::mem::take(&mut self.came);
         let due = if open_bytes > 0 {
             let large = open_bytes >= options.max_entry_bytes / 2;
-            let idle = came == 0 && now >= self.due_when_idle(context, stream);
-            let most = if came > FEW { options.batch_delay } else { options.batch_delay / UNHURRIED_DIVISOR };
-            let old = now.saturating_sub(self.opened_at) >= most;
+            let lone = self.is_lone(came) && in_flight == 0;
+            let idle = lone || came == 0 && now >= self.due_when_idle(context, stream);
+            let old = now.saturating_sub(self.opened_at) >= open_for(came, options.batch_delay);
             let may_seal = room && (idle || old || large || hooks::seals_early());
             may_seal && !hooks::seals_late() || open_bytes >= options.max_entry_bytes
         } else {
@@ -266,6 +269,11 @@ impl Sealer {
             self.sealed_at = now;
             self.seal(ballot, context, feed, occ, stream);
         }
+    }
+
+    /// Whether one request came since the last turn, as one did for the last entry: that of a client which waits for each reply, and is alone.
+    fn is_lone(&self, came: u32) -> bool {
+        came == 1 && self.executed == 1 && self.last_count == 1
     }
 
     /// Whether more than a few transactions come between two entries.
@@ -440,4 +448,45 @@ pub fn fresh_entry() -> Vec<u8> {
     let mut buffer = Vec::with_capacity(FRESH_BYTES);
     buffer.resize(ENTRY_HEADER_BYTES, 0);
     buffer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a request.
+    fn run(sealer: &mut Sealer) {
+        sealer.request_comes(1);
+        sealer.executed(sealer.last_executed.next(), false);
+    }
+
+    /// A worker that ran so many requests for its last entry, and so many since.
+    fn ran(last_count: u32, requests: u32) -> Sealer {
+        let mut sealer = Sealer { last_count, ..Sealer::default() };
+        (0..requests).for_each(|_| run(&mut sealer));
+        sealer
+    }
+
+    #[test]
+    fn who_finds_few_requests_keeps_an_entry_open_for_a_short_interval() {
+        let delay = 12_000;
+        let open: Vec<_> = [1, FEW, FEW + 1, 64].map(|came| open_for(came, delay)).into();
+        assert_eq!(open, [delay / SPACING_DIVISOR, delay / SPACING_DIVISOR, delay, delay]);
+    }
+
+    #[test]
+    fn a_client_is_alone_while_one_request_comes_for_each_entry() {
+        let is_lone = |mut sealer: Sealer| {
+            let came = std::mem::take(&mut sealer.came);
+            sealer.is_lone(came)
+        };
+        assert!(is_lone(ran(1, 1)));
+        assert!(!is_lone(ran(1, 2)), "another one came with it");
+        assert!(!is_lone(ran(2, 1)), "there were two of late");
+        assert!(!is_lone(ran(0, 1)), "nothing is known yet");
+        let mut earlier = ran(1, 1);
+        earlier.came = 0;
+        run(&mut earlier);
+        assert!(!is_lone(earlier), "the open entry holds an earlier one");
+    }
 }

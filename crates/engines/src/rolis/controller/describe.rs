@@ -165,6 +165,15 @@ impl RolisController {
         let role = self.role();
         let leads = self.leads();
         let heard_ago = self.election.last_heard().filter(|_| !leads).map(|(_, at)| now.saturating_sub(at));
+        let mut figures = vec![
+            Figure::one(MARK, shared.watermark.mark().0),
+            each(ACCEPTED, |stream| stream.accepted.0),
+            each(DECIDED, |stream| stream.decided.0),
+            each(APPLIED, |stream| stream.applied.0),
+            each(CLOSED, |stream| stream.closed.0),
+            each(LOG_BYTES, |stream| stream.log_bytes),
+        ];
+        figures.extend(self.funnel.iter().flat_map(|funnel| funnel.figures()));
         Status {
             node: self.desk.me.node,
             incarnation: self.desk.me.incarnation,
@@ -173,14 +182,7 @@ impl RolisController {
             epoch: shared.watermark.epoch(),
             ask: self.known_leader(now),
             heard_ago,
-            figures: vec![
-                Figure::one(MARK, shared.watermark.mark().0),
-                each(ACCEPTED, |stream| stream.accepted.0),
-                each(DECIDED, |stream| stream.decided.0),
-                each(APPLIED, |stream| stream.applied.0),
-                each(CLOSED, |stream| stream.closed.0),
-                each(LOG_BYTES, |stream| stream.log_bytes),
-            ],
+            figures,
             members: self.list_members(now),
             copying_bytes: (self.receiver.copies() || self.lacks_checkpoint())
                 .then(|| shared.copied_bytes.load(Ordering::Relaxed)),

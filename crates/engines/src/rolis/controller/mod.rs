@@ -33,6 +33,7 @@ use super::checkpoint::Checkpointing;
 use super::control::{ControlMessage, Granted};
 use super::desk::Desk;
 use super::disk_room::DiskRoom;
+use super::funnel::Funnel;
 use super::handover::HandOver;
 use super::health::{Health, hear_streams, watch_service};
 use super::hooks;
@@ -111,6 +112,8 @@ pub struct RolisController {
     enrolled: (Option<Members>, bool),
     /// Another node said that this one was removed.
     told_removed: bool,
+    /// The strawman's, for reports.
+    funnel: Option<Arc<Funnel>>,
 }
 
 fn election_options(options: &Options) -> ElectionOptions {
@@ -159,8 +162,14 @@ impl RolisController {
             raising: Raising::default(),
             enrolled: (None, false),
             told_removed: false,
+            funnel: None,
             desk,
         }
+    }
+
+    /// Reports what all workers wait for, if they share a stream.
+    pub fn watch_funnel(&mut self, funnel: Arc<Funnel>) {
+        self.funnel = Some(funnel);
     }
 
     // ---- health ----

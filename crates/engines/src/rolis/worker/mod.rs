@@ -24,7 +24,7 @@ use crate::rolis::checked::CheckedEntry;
 use crate::rolis::context::{Context, Turn};
 use crate::rolis::feed::Feed;
 use crate::rolis::figures::Figures;
-use crate::rolis::funnel::Funnel;
+use crate::rolis::funnel::{Entrance, Funnel};
 use crate::rolis::gate::Gate;
 use crate::rolis::hooks;
 use crate::rolis::lead::Lead;
@@ -157,7 +157,7 @@ impl RolisWorker {
 
     /// Takes what the other workers commit into this worker's stream.
     pub fn with_funnel(mut self, funnel: Arc<Funnel>) -> RolisWorker {
-        self.feed = Feed::of_all(funnel);
+        self.feed = Feed::of_all(Entrance::new(funnel, self.context.id.0.into()));
         self
     }
 
