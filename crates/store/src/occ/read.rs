@@ -164,7 +164,7 @@ impl Reading<'_> {
         Ok(self.leaf.len())
     }
 
-    /// Reads one record of a scan, and whether it is live for this transaction. Part of each loop over rows: as a call it takes a quarter more.
+    /// Reads one record of a scan, and whether it is live for this transaction. Part of each loop over rows: with calls for it a row takes a sixth more instructions.
     #[inline(always)]
     fn examine<K: Keys>(
         &mut self,
