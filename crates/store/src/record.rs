@@ -275,14 +275,17 @@ impl Record {
     #[inline(always)]
     fn copy_value(&self, into: &mut Scratch) {
         let len = (self.head().len.load(Ordering::Acquire) & !SPILLED) as usize;
-        let (from, most) = self.value();
+        let (from, most, spilled) = self.space();
         let len = len.min(most);
         let words = len.div_ceil(8);
         if into.words.capacity() < words {
             into.words.reserve(words.next_power_of_two());
         }
         // SAFETY: source and target hold `words` words: rooms and capacities are multiples of 8.
-        unsafe { copy_out(from, into.words.as_mut_ptr(), words) };
+        match spilled {
+            0 => unsafe { copy_out(from, into.words.as_mut_ptr(), words) },
+            _ => unsafe { copy_long(from, into.words.as_mut_ptr(), words) },
+        }
         into.len = len;
     }
 
@@ -414,6 +417,17 @@ unsafe fn copy_out(from: *const AtomicU64, to: *mut u64, words: usize) {
             at += 1;
         }
     }
+}
+
+/// The same, compiled once and with this crate: procedures and what is inlined into them are not optimised in builds for tests, where the words of
+/// a long value would take a hundred times as long.
+///
+/// # Safety
+/// As of [`copy_out`].
+#[inline(never)]
+unsafe fn copy_long(from: *const AtomicU64, to: *mut u64, words: usize) {
+    // SAFETY: as above.
+    unsafe { copy_out(from, to, words) }
 }
 
 /// The last bytes of a value as a little-endian word, filled up with zeros: from one load where it has 8 bytes.

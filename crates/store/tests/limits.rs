@@ -79,9 +79,16 @@ fn a_transaction_replaces_and_deletes_no_more_than_it_may_write() {
     let mut occ = occ();
     (0..5).for_each(|key| set(&mut occ, TABLES[0], &[key], MAX_VALUE_BYTES).unwrap());
     occ.begin();
-    (0..5).for_each(|key| assert!(occ.delete(TABLES[0], &[key]).unwrap()));
+    (0..5).for_each(|key| occ.put(TABLES[0], &[key], b"short").unwrap());
     assert_eq!(occ.commit(), Err(Abort::TooLarge));
     assert_eq!(occ.phase(), Phase::Open, "its end is validated, like any decision");
+    occ.commit_rollback().unwrap();
+    assert_eq!((rows(&occ), occ.undo_bytes()), (5, 0));
+    // Who removes too much hears of it at once.
+    occ.begin();
+    (0..4).for_each(|key| assert!(occ.delete(TABLES[0], &[key]).unwrap()));
+    assert!(!occ.delete(TABLES[0], &[3]).unwrap(), "nothing is removed twice");
+    assert_eq!(occ.delete(TABLES[0], &[4]), Err(Abort::TooLarge));
     occ.commit_rollback().unwrap();
     assert_eq!((rows(&occ), occ.undo_bytes()), (5, 0));
     occ.begin();

@@ -71,18 +71,21 @@ pub(super) struct Sets {
     pub accesses: Vec<Access>,
     pub writes: Vec<Write>,
     pub nodes: Nodes,
+    /// Bytes of the values that it removes, about.
+    pub removed: usize,
     map: Map,
 }
 
 impl Sets {
     pub fn new() -> Sets {
-        Sets { accesses: Vec::new(), writes: Vec::new(), nodes: Nodes::new(), map: Map::new() }
+        Sets { accesses: Vec::new(), writes: Vec::new(), nodes: Nodes::new(), removed: 0, map: Map::new() }
     }
 
     #[inline]
     pub fn clear(&mut self) {
         self.accesses.clear();
         self.writes.clear();
+        self.removed = 0;
         if self.accesses.capacity().max(self.nodes.room()) > KEPT {
             self.shrink();
         }

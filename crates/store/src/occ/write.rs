@@ -259,6 +259,9 @@ impl Occ {
     pub(super) fn write_delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
         self.check_write(key.len(), 0)?;
         let looked = self.look::<false>(table, key)?;
+        if let Looked::Live(at) = looked {
+            self.check_removal(at)?;
+        }
         write_with!(self, table, index, writing => delete_in(index, &mut writing, key, looked))
     }
 }
