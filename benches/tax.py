@@ -2,16 +2,17 @@
 """The tax by instructions: what a leader of three runs for a transaction that the engine alone does not, by part.
 
     cargo build --release --config 'profile.release.debug="line-tables-only"' --config 'profile.release.package."*".debug=false'
-    benches/tax.py [--workload tpcc] [--size 1] [--seconds 15] [--in-flight 4000] [--functions 30]
+    benches/tax.py [--workload tpcc] [--size 1] [--seconds 15] [--in-flight 4000] [--functions 30] [--keep FOLDER]
     benches/tax.py --calls
 
 One worker. The leader and the engine alone run under callgrind; followers run as they are. What is counted is the worker's thread between two moments of a running load, so
 that loading is not in it. An instruction belongs to the part (PARTS) of the innermost function of ours in whose inlined code it stands, or that called the library it is in. The command
-is copied and two of its constants are changed, so that a turn lasts as much longer as callgrind is slower (under_valgrind.py). Valgrind counts a `rep movsb`
-by bytes. It sees nothing of the kernel: `--calls` counts system calls, by perf, of two runs without valgrind.
+is copied and two of its constants are changed, so that a turn lasts as much longer as callgrind is slower (under_valgrind.py). Valgrind counts a `rep movsb`, by which
+libraries copy what is long, once for each byte; here it is one instruction, as a CPU counts it. Valgrind sees nothing of the kernel: `--calls` counts system calls, by perf, of two runs without valgrind.
 """
 
 import collections
+import contextlib
 import functools
 import pathlib
 import re
@@ -46,7 +47,7 @@ class Profile:
     def __init__(self, path, binary):
         self.binary, self.names = binary, {}
         self.own, self.foreign, self.calls = collections.Counter(), collections.Counter(), collections.Counter()
-        # Of a function that is not ours: who called it, an address of ours or another such function, and what it took then.
+        # Of a function that is not ours: who called it, an address of ours or another such function, and how often.
         self.callers = collections.defaultdict(collections.Counter)
         self.read(path)
         self.hand_on()
@@ -57,23 +58,32 @@ class Profile:
             self.names[kind, number] = name
         return self.names[kind, number]
 
+    def as_counted(self, file, address, cost, before):
+        """A repeated instruction counts as often as it is come to: as the one before it, or less."""
+        return min(cost, before) if address in repeated(file) else cost
+
     def is_ours(self, file, function):
         return file == self.binary and "highwater" in function
 
     def read(self, path):
         file = function = called_file = called = None
-        in_call = False
+        in_call, times, before = False, 0, 0
         for line in open(path):
             key, _, value = line.rstrip("\n").partition("=")
             if line[0] == "0":
                 address, _, cost = line.split()
-                caller = int(address, 16) if self.is_ours(file, function) else (file, function)
+                address, cost = int(address, 16), int(cost)
+                ours = self.is_ours(file, function)
+                caller = address if ours else (file, function)
                 if in_call:
                     if not self.is_ours(called_file, called):
-                        self.callers[called_file, called][caller] += int(cost)
+                        self.callers[called_file, called][caller] += times
                     in_call, called_file = False, file
+                elif ours:
+                    self.own[caller] += cost
                 else:
-                    (self.own if isinstance(caller, int) else self.foreign)[caller] += int(cost)
+                    before = self.as_counted(file, address, cost, before)
+                    self.foreign[caller] += before
             elif key == "ob":
                 file = called_file = self.name("file", value)
             elif key == "cob":
@@ -83,11 +93,11 @@ class Profile:
             elif key == "cfn":
                 called = self.name("function", value)
             elif key == "calls":
-                self.calls[called] += int(value.split()[0])
-                in_call = True
+                times, in_call = int(value.split()[0]), True
+                self.calls[called] += times
 
     def hand_on(self):
-        """What functions that are not ours took themselves, to their callers, by how much each had of them."""
+        """What functions that are not ours took themselves, to their callers, by how often each called."""
         left = self.foreign
         for _ in range(20):
             following = collections.Counter()
@@ -101,6 +111,15 @@ class Profile:
     def count(self, pattern):
         """How often functions were called whose names fit."""
         return sum(count for name, count in self.calls.items() if re.search(pattern, name))
+
+
+@functools.cache
+def repeated(file):
+    """Addresses of what repeats itself in a library: copies and fills."""
+    if not pathlib.Path(file).is_file():
+        return frozenset()
+    told = subprocess.run(["objdump", "-d", "--no-show-raw-insn", file], capture_output=True, text=True).stdout
+    return frozenset(int(at, 16) for at in re.findall(r"^ *([0-9a-f]+):\s+rep (?:movs|stos)", told, re.M))
 
 
 def places(binary, addresses):
@@ -158,7 +177,7 @@ def profiled(args, release, engine, nodes, folder):
 
 
 def instructions(args):
-    with tempfile.TemporaryDirectory(prefix="highwater-tax-") as name:
+    with contextlib.nullcontext(args.keep) if args.keep else tempfile.TemporaryDirectory(prefix="highwater-tax-") as name:
         folder = pathlib.Path(name)
         release = slowed(args.release, folder)
         alone, leader = profiled(args, release, "silo", 1, folder), profiled(args, release, "rolis", 3, folder)
@@ -198,6 +217,7 @@ def main():
     flags.add_argument("--seconds", type=float, default=15)
     flags.add_argument("--in-flight", type=int, default=4000)
     flags.add_argument("--functions", type=int, default=30, help="how many of those that differ most")
+    flags.add_argument("--keep", help="a folder, which is there, for the profiles and the changed command")
     flags.add_argument("--calls", action="store_true")
     args = flags.parse_args()
     calls(args) if args.calls else instructions(args)

@@ -163,7 +163,7 @@ impl<T: Transaction> Registry<T> {
     ///
     /// # Panics
     /// If the engine panics under the procedure (see [`contain`](mod@crate::contain)).
-    #[inline]
+    #[inline(always)]
     pub fn run(&self, id: ProcedureId, tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let entry = &self.entries[id.0 as usize];
         match contain(|| (entry.run)(tx, args, reply)) {

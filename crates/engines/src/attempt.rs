@@ -43,21 +43,43 @@ impl Attempts for Occ {
     }
 }
 
-/// Runs a procedure once and ends its transaction by `commit` (`true`: its writes are dropped, what it read is validated).
-/// `None`: a conflict; nothing is left of the attempt.
+/// How a worker's transactions end. Of either, on a conflict nothing is left.
+pub(crate) trait Ends<T> {
+    /// Commits; one that is too large, or for which there is no room, stays open.
+    fn commit(&mut self, tx: &mut T) -> Result<Timestamp, Abort>;
+
+    /// Drops what it wrote, and validates what it read.
+    fn roll_back(&mut self, tx: &mut T) -> Result<Timestamp, Abort>;
+}
+
+/// By the store alone: what commits is the worker's own.
+pub(crate) struct InStore;
+
+impl Ends<Occ> for InStore {
+    #[inline(always)]
+    fn commit(&mut self, occ: &mut Occ) -> Result<Timestamp, Abort> {
+        occ.commit_here()
+    }
+
+    fn roll_back(&mut self, occ: &mut Occ) -> Result<Timestamp, Abort> {
+        occ.commit_rollback()
+    }
+}
+
+/// Runs a procedure once and ends its transaction. `None`: a conflict; nothing is left of the attempt.
 ///
 /// Every decision but a conflict reveals what was read: it is validated, has a timestamp, and waits like a commit. Of a request under a session [`once`] is what runs it.
-#[inline]
+#[inline(always)]
 pub(crate) fn attempt<T: Attempts>(
     registry: &Registry<T>,
     tx: &mut T,
     call: Call<'_>,
     reply: &mut Vec<u8>,
-    mut commit: impl FnMut(&mut T, bool) -> Result<Timestamp, Abort>,
+    ends: &mut impl Ends<T>,
 ) -> Option<(Timestamp, Outcome)> {
     reply.clear();
     if let Some(session) = call.session {
-        return once::attempt(registry, tx, (session, call), reply, commit);
+        return once::attempt(registry, tx, (session, call), reply, ends);
     }
     tx.begin();
     let ran = registry.run(call.procedure, tx, call.args, reply);
@@ -66,11 +88,22 @@ pub(crate) fn attempt<T: Attempts>(
     } else if let Err(why) = ran {
         why
     } else {
-        match commit(tx, false) {
+        match ends.commit(tx) {
             Ok(ts) => return Some((ts, Outcome::Committed)),
             Err(why) => why,
         }
     };
+    end_otherwise(why, tx, reply, ends)
+}
+
+/// Ends a transaction that does not commit.
+#[inline(never)]
+fn end_otherwise<T: Attempts>(
+    why: Abort,
+    tx: &mut T,
+    reply: &mut Vec<u8>,
+    ends: &mut impl Ends<T>,
+) -> Option<(Timestamp, Outcome)> {
     let outcome = match why {
         Abort::Conflict => {
             tx.abort();
@@ -95,5 +128,5 @@ pub(crate) fn attempt<T: Attempts>(
             Outcome::DiskFull
         }
     };
-    commit(tx, true).ok().map(|ts| (ts, outcome))
+    ends.roll_back(tx).ok().map(|ts| (ts, outcome))
 }

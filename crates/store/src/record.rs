@@ -63,6 +63,11 @@ impl Scratch {
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.len) }
     }
 
+    #[cold]
+    fn grow(&mut self, words: usize) {
+        self.words.reserve(words.next_power_of_two());
+    }
+
     /// Gives back the memory of a large value, if it is of more than `most` bytes.
     pub fn shrink(&mut self, most: usize) {
         if self.words.capacity() * 8 > most {
@@ -232,8 +237,36 @@ impl Record {
     }
 
     /// Copies the value; returns the word that it belongs to. A tombstone has an empty value.
-    #[inline]
+    #[inline(always)]
     pub fn read(&self, into: &mut Scratch) -> Result<u64, Busy> {
+        match self.read_at_once(into) {
+            Some(word) => Ok(word),
+            None => self.read_patiently(into),
+        }
+    }
+
+    /// The same where the value stands in the record and nobody is writing, which is nearly always: in one piece with the caller.
+    #[inline(always)]
+    pub fn read_at_once(&self, into: &mut Scratch) -> Option<u64> {
+        let before = self.word().begin_read()?;
+        // Acquire; pairs with the Release in `write_value`.
+        let (len, shape) = (self.head().len.load(Ordering::Acquire), self.head().shape);
+        if len & SPILLED != 0 {
+            return None;
+        }
+        let len = (len as usize).min((shape >> 17) as usize * 8);
+        let words = len.div_ceil(8);
+        if into.words.capacity() < words {
+            into.grow(words);
+        }
+        // SAFETY: source and target hold `words` words: rooms are multiples of 8.
+        unsafe { copy_out(self.inline(), into.words.as_mut_ptr(), words) };
+        into.len = len;
+        self.word().end_read(before).then_some(before)
+    }
+
+    #[inline(never)]
+    pub fn read_patiently(&self, into: &mut Scratch) -> Result<u64, Busy> {
         self.word().read(|| self.copy_value(into))
     }
 
@@ -244,30 +277,44 @@ impl Record {
         into.bytes()
     }
 
-    /// Appends `head`, the key and, if it is wanted, the value, in whole words: key and value as they stand in the record, which is copied at one
-    /// go unless it is spilled. The caller holds the lock.
-    #[inline]
-    pub fn append_locked(&self, head: [u64; 2], with_value: bool, to: &mut Vec<u8>) {
-        let key_words = self.key_len().div_ceil(8);
-        let value_words = if with_value { self.value_len().div_ceil(8) } else { 0 };
-        let bytes = 8 * (2 + key_words + value_words);
-        let buffer = self.buffer();
-        let most = buffer.map_or(self.room(), |(_, capacity)| capacity);
-        assert!(8 * value_words <= most, "under its lock a record is not between two lengths");
+    /// Appends a head, the key and, if it is wanted, the value, in whole words: key and value as they stand in the record, which is copied at one
+    /// go unless it is spilled. `head` is told the lengths of both. The caller holds the lock, so that nobody writes meanwhile.
+    #[inline(always)]
+    pub fn append_locked(&self, head: impl Fn(usize, usize) -> [u64; 2], with_value: bool, to: &mut Vec<u8>) {
+        // Acquire; pairs with the Releases in `write_value`.
+        let (len, shape) = (self.head().len.load(Ordering::Acquire), self.head().shape);
+        if len & SPILLED != 0 {
+            return self.append_spilled(head, with_value, to);
+        }
+        let (key_len, len) = ((shape & KEY_LEN) as usize, if with_value { len as usize } else { 0 });
+        assert!(len <= (shape >> 17) as usize * 8, "under its lock a record is not between two lengths");
+        let words = key_len.div_ceil(8) + len.div_ceil(8);
+        let bytes = 8 * (2 + words);
         to.reserve(bytes);
-        // SAFETY: there is room for so many words behind what the vector has, and all are written. The key is padded to words, and an inline value
-        // follows it; rooms and capacities are multiples of 8.
+        // SAFETY: there is room for so many words behind what the vector has, and all are written. The key is padded to words, and the value
+        // follows it; rooms are multiples of 8.
         unsafe {
             let end = to.as_mut_ptr().add(to.len()).cast::<u64>();
-            end.cast::<[u64; 2]>().write_unaligned(head);
-            let (key, inline) = (self.0.as_ptr().add(HEAD).cast::<AtomicU64>(), end.add(2));
-            match buffer {
-                None => copy_out(key, inline, key_words + value_words),
-                Some((buffer, _)) => {
-                    copy_out(key, inline, key_words);
-                    copy_out(buffer.as_ptr().add(8).cast(), inline.add(key_words), value_words);
-                }
-            }
+            end.cast::<[u64; 2]>().write_unaligned(head(key_len, len));
+            copy_unchanging(self.0.as_ptr().add(HEAD).cast(), end.add(2), words);
+            to.set_len(to.len() + bytes);
+        }
+    }
+
+    #[cold]
+    fn append_spilled(&self, head: impl Fn(usize, usize) -> [u64; 2], with_value: bool, to: &mut Vec<u8>) {
+        let (from, most) = self.value();
+        let (key_len, len) = (self.key_len(), if with_value { self.value_len() } else { 0 });
+        assert!(len <= most, "under its lock a record is not between two lengths");
+        let (key_words, value_words) = (key_len.div_ceil(8), len.div_ceil(8));
+        let bytes = 8 * (2 + key_words + value_words);
+        to.reserve(bytes);
+        // SAFETY: as above; capacities are multiples of 8, too.
+        unsafe {
+            let end = to.as_mut_ptr().add(to.len()).cast::<u64>();
+            end.cast::<[u64; 2]>().write_unaligned(head(key_len, len));
+            copy_unchanging(self.0.as_ptr().add(HEAD).cast(), end.add(2), key_words);
+            std::ptr::copy_nonoverlapping(from.cast::<u8>(), end.add(2 + key_words).cast(), 8 * value_words);
             to.set_len(to.len() + bytes);
         }
     }
@@ -279,7 +326,7 @@ impl Record {
         let len = len.min(most);
         let words = len.div_ceil(8);
         if into.words.capacity() < words {
-            into.words.reserve(words.next_power_of_two());
+            into.grow(words);
         }
         // SAFETY: source and target hold `words` words: rooms and capacities are multiples of 8.
         match spilled {
@@ -402,25 +449,39 @@ unsafe fn copy_out(from: *const AtomicU64, to: *mut u64, words: usize) {
     let mut at = 0;
     // SAFETY: `at + 4 <= words` and `at < words`; see above.
     unsafe {
-        while at + 4 <= words {
-            let four = [
-                (*from.add(at)).load(Ordering::Relaxed),
-                (*from.add(at + 1)).load(Ordering::Relaxed),
-                (*from.add(at + 2)).load(Ordering::Relaxed),
-                (*from.add(at + 3)).load(Ordering::Relaxed),
-            ];
-            to.add(at).cast::<[u64; 4]>().write_unaligned(four);
-            at += 4;
+        while at + 2 <= words {
+            let two = [(*from.add(at)).load(Ordering::Relaxed), (*from.add(at + 1)).load(Ordering::Relaxed)];
+            to.add(at).cast::<[u64; 2]>().write_unaligned(two);
+            at += 2;
         }
-        while at < words {
+        if at < words {
             to.add(at).write_unaligned((*from.add(at)).load(Ordering::Relaxed));
-            at += 1;
         }
     }
 }
 
-/// The same, compiled once and with this crate: procedures and what is inlined into them are not optimised in builds for tests, where the words of
-/// a long value would take a hundred times as long.
+/// Copies words that nobody writes meanwhile, two at a time: mostly a few.
+///
+/// # Safety
+/// Both sides hold `words` words, and nobody writes to the source; the target is ours. Neither need be aligned.
+#[inline(always)]
+unsafe fn copy_unchanging(from: *const u64, to: *mut u64, words: usize) {
+    let mut at = 0;
+    // SAFETY: `at + 2 <= words` and `at < words`; see above.
+    unsafe {
+        while at + 2 <= words {
+            let two = from.add(at).cast::<[u64; 2]>().read_unaligned();
+            to.add(at).cast::<[u64; 2]>().write_unaligned(two);
+            at += 2;
+        }
+        if at < words {
+            to.add(at).write_unaligned(from.add(at).read_unaligned());
+        }
+    }
+}
+
+/// The same as [`copy_out`], compiled once and with this crate: procedures and what is inlined into them are not optimised in builds for tests, where the words of
+/// a long value take ten times as long.
 ///
 /// # Safety
 /// As of [`copy_out`].

@@ -25,6 +25,14 @@ pub(crate) enum AnyIndex {
     TreeBytes(Tree<ByteKeys>),
 }
 
+impl AnyIndex {
+    /// Whether keys are integers: eight bytes each.
+    #[inline]
+    pub fn has_integer_keys(&self) -> bool {
+        matches!(self, AnyIndex::HashU64(_) | AnyIndex::TreeU64(_))
+    }
+}
+
 /// Runs one expression with `$index` bound to the concrete index.
 macro_rules! with_index {
     ($any:expr, $index:ident => $body:expr) => {

@@ -59,21 +59,35 @@ impl RecordWord {
     #[inline(always)]
     pub fn read(&self, mut copy: impl FnMut()) -> Result<u64, Busy> {
         for _ in 0..PATIENCE {
-            // Acquire; pairs with the Release in `unlock`: the copy sees at least the value of `before`.
-            let before = self.0.load(Ordering::Acquire);
-            if before & LOCKED == 0 {
-                copy();
-                // Pairs with the release fence in `lock`: if the copy saw a later value, the load sees its lock.
-                fence(Ordering::Acquire);
-                if self.0.load(Ordering::Relaxed) == before {
-                    return Ok(before);
+            match self.begin_read() {
+                Some(before) => {
+                    copy();
+                    if self.end_read(before) {
+                        return Ok(before);
+                    }
                 }
-            } else if before == DEAD {
-                return Ok(DEAD);
+                None if self.load() == DEAD => return Ok(DEAD),
+                None => {}
             }
             spin_loop();
         }
         Err(Busy)
+    }
+
+    /// The word before a copy of the value; `None`: it is locked, or [`DEAD`].
+    #[inline(always)]
+    pub fn begin_read(&self) -> Option<u64> {
+        // Acquire; pairs with the Release in `unlock`: the copy sees at least the value of this word.
+        let before = self.0.load(Ordering::Acquire);
+        (before & LOCKED == 0).then_some(before)
+    }
+
+    /// Whether nobody has written since [`begin_read`](RecordWord::begin_read): what was copied is that word's value.
+    #[inline(always)]
+    pub fn end_read(&self, before: u64) -> bool {
+        // Pairs with the release fence in `lock`: if the copy saw a later value, the load sees its lock.
+        fence(Ordering::Acquire);
+        self.0.load(Ordering::Relaxed) == before
     }
 
     /// Takes the lock and returns the word as it was (unlocked), or [`DEAD`] without taking it.

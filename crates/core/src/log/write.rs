@@ -180,22 +180,43 @@ impl TxWriter {
                 let delta = key ^ self.previous;
                 self.previous = key;
                 let len = (8 - delta.leading_zeros() / 8) as u8;
-                self.buffer.extend_from_slice(&[op | len << 4, table.0]);
-                if let Some(len) = value_len {
-                    put_varint(&mut self.buffer, len as u64);
-                }
-                let end = self.buffer.len() + len as usize;
-                self.buffer.extend_from_slice(&delta.to_le_bytes());
-                self.buffer.truncate(end);
+                let (tag, start) = (op | len << 4, self.buffer.len());
+                let delta = delta.to_le_bytes();
+                let front = match value_len {
+                    // Nearly all: by one append.
+                    Some(len @ ..0x80) => {
+                        let mut head = [tag, table.0, len as u8, 0, 0, 0, 0, 0, 0, 0, 0];
+                        head[3..].copy_from_slice(&delta);
+                        self.buffer.extend_from_slice(&head);
+                        3
+                    }
+                    value_len => {
+                        self.buffer.extend_from_slice(&[tag, table.0]);
+                        if let Some(len) = value_len {
+                            put_varint(&mut self.buffer, len as u64);
+                        }
+                        self.buffer.extend_from_slice(&delta);
+                        self.buffer.len() - start - delta.len()
+                    }
+                };
+                self.buffer.truncate(start + front + len as usize);
             }
             Key::Bytes(key) => {
                 let short = key.len().min(LONG_KEY);
-                self.buffer.extend_from_slice(&[op | BYTES_KEY | (short as u8) << 4, table.0]);
-                if short == LONG_KEY {
-                    put_varint(&mut self.buffer, key.len() as u64);
-                }
-                if let Some(len) = value_len {
-                    put_varint(&mut self.buffer, len as u64);
+                let tag = op | BYTES_KEY | (short as u8) << 4;
+                match value_len {
+                    Some(len @ ..0x80) if short < LONG_KEY => {
+                        self.buffer.extend_from_slice(&[tag, table.0, len as u8]);
+                    }
+                    _ => {
+                        self.buffer.extend_from_slice(&[tag, table.0]);
+                        if short == LONG_KEY {
+                            put_varint(&mut self.buffer, key.len() as u64);
+                        }
+                        if let Some(len) = value_len {
+                            put_varint(&mut self.buffer, len as u64);
+                        }
+                    }
                 }
                 self.buffer.extend_from_slice(key);
             }

@@ -10,7 +10,7 @@ use highwater_core::{Incarnation, Levels, NodeId, Outcome, Registry, Timestamp};
 use highwater_store::{Applier, Occ, Store};
 
 use super::shared::{ABILITIES, PRIMARY, Shared};
-use crate::attempt::attempt;
+use crate::attempt::{InStore, attempt};
 use crate::call::Call;
 use crate::memory::Grant;
 use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
@@ -183,9 +183,7 @@ impl BackupWorker {
     fn execute(&mut self, token: Token, call: Call<'_>) -> bool {
         for _ in 0..ATTEMPTS_IN_A_ROW {
             self.grant.look(&self.shared.account, &mut self.occ);
-            let commit =
-                |occ: &mut Occ, roll_back| if roll_back { occ.commit_rollback() } else { occ.commit() };
-            match attempt(&self.registry, &mut self.occ, call, &mut self.reply, commit) {
+            match attempt(&self.registry, &mut self.occ, call, &mut self.reply, &mut InStore) {
                 Some((_, Outcome::OutOfMemory)) if self.grant.more(&self.shared.account, &mut self.occ) => {}
                 Some((_, outcome)) => {
                     Counters::add(&self.counters.executed, 1);

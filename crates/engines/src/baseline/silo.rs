@@ -9,7 +9,7 @@ use bytes::Bytes;
 use highwater_core::{Clock, Epoch, Incarnation, Levels, Library, NodeId, Outcome, Registry};
 use highwater_store::{Occ, Store};
 
-use crate::attempt::attempt;
+use crate::attempt::{InStore, attempt};
 use crate::call::Call;
 use crate::engine::{Abilities, Engine, whole};
 use crate::memory::{Account, Grant, MemoryStatus};
@@ -52,10 +52,9 @@ impl SiloWorker {
     /// A few attempts in a row; whether one ended other than by a conflict.
     #[inline]
     fn execute(&mut self, token: Token, call: Call<'_>) -> bool {
-        let commit = |occ: &mut Occ, roll_back| if roll_back { occ.commit_rollback() } else { occ.commit() };
         for attempts in 0..ATTEMPTS_IN_A_ROW {
             self.grant.look(&self.account, &mut self.occ);
-            let ended = attempt(&self.registry, &mut self.occ, call, &mut self.reply, commit);
+            let ended = attempt(&self.registry, &mut self.occ, call, &mut self.reply, &mut InStore);
             if let Some((_, outcome)) = ended {
                 if outcome == Outcome::OutOfMemory && self.grant.more(&self.account, &mut self.occ) {
                     continue;

@@ -8,13 +8,11 @@ use highwater_core::{Library, Outcome, Registry, Schema, Timestamp, planted};
 use highwater_store::{Applier, Store};
 
 use super::node::Node;
-use crate::attempt::{Attempts, attempt};
-use crate::call::Call;
 use crate::meerkat::marks::{InTheWay, Marks};
 use crate::meerkat::marks_of;
 use crate::meerkat::own::Asked;
 use crate::meerkat::payload::Payload;
-use crate::meerkat::tx::MeerkatTx;
+use crate::meerkat::tx::{MeerkatTx, execute};
 use crate::meerkat::validate::{unmark, validate};
 use crate::options::Options;
 use crate::seam::Request;
@@ -65,15 +63,7 @@ impl Storage {
         self.tx.set_room(self.node.room.load(Ordering::Relaxed));
         let Asked { token, procedure, session, .. } = *asked;
         let request = Request { session, ..Request::new(token, procedure, &asked.args) };
-        // What it reveals is validated whatever it came to, with its writes or without.
-        let end = |tx: &mut MeerkatTx, roll_back: bool| {
-            if roll_back {
-                tx.drop_writes();
-            }
-            Ok(Timestamp::ZERO)
-        };
-        let ran = attempt(&self.registry, &mut self.tx, Call::of(&request), &mut self.reply, end);
-        ran.map(|(_, outcome)| outcome)
+        execute(&self.registry, &mut self.tx, &request, &mut self.reply)
     }
 
     /// The latest version that the last execution saw: its timestamp has to be later.

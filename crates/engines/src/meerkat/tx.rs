@@ -26,7 +26,7 @@ use highwater_store::{Latest, Store};
 
 use super::marks::hash;
 use super::payload::{Payload, Read, covers, put_bound, put_read};
-use crate::attempt::{Attempts, attempt};
+use crate::attempt::{Attempts, Ends, attempt};
 use crate::call::Call;
 use crate::seam::Request;
 use passed::Passed;
@@ -366,14 +366,21 @@ pub fn execute<S: Source>(
     request: &Request<'_>,
     reply: &mut Vec<u8>,
 ) -> Option<Outcome> {
-    // What it reveals is validated whatever it came to.
-    let end = |tx: &mut MeerkatTx<S>, roll_back: bool| {
-        if roll_back {
-            tx.forget_writes();
-        }
+    attempt(registry, tx, Call::of(request), reply, &mut ValidatedLater).map(|(_, outcome)| outcome)
+}
+
+/// What a transaction reveals is validated by a quorum, whatever it came to.
+struct ValidatedLater;
+
+impl<S: Source> Ends<MeerkatTx<S>> for ValidatedLater {
+    fn commit(&mut self, _: &mut MeerkatTx<S>) -> Result<Timestamp, Abort> {
         Ok(Timestamp::ZERO)
-    };
-    attempt(registry, tx, Call::of(request), reply, end).map(|(_, outcome)| outcome)
+    }
+
+    fn roll_back(&mut self, tx: &mut MeerkatTx<S>) -> Result<Timestamp, Abort> {
+        tx.forget_writes();
+        Ok(Timestamp::ZERO)
+    }
 }
 
 impl<S: Source> Attempts for MeerkatTx<S> {

@@ -1,7 +1,7 @@
 //! Executing requests speculatively: attempts, conflicts, and requests that have to come again.
 
 use highwater_consensus::Stream;
-use highwater_core::{EntryIndex, Outcome, Registry, Timestamp};
+use highwater_core::{Abort, EntryIndex, Outcome, Registry, Timestamp};
 use highwater_store::Occ;
 
 use super::confirming::Confirming;
@@ -11,7 +11,7 @@ use super::hooks;
 use super::messages::Report;
 use super::pending::Pending;
 use super::seal::Sealer;
-use crate::attempt::attempt;
+use crate::attempt::{Ends, attempt};
 use crate::call::Call;
 use crate::memory::Grant;
 use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
@@ -146,7 +146,7 @@ impl Executor {
     }
 
     /// A few attempts in a row; whether one succeeded.
-    #[inline]
+    #[inline(always)]
     fn attempt(&mut self, token: Token, call: Call<'_>, context: &Context, path: &mut Path<'_>) -> bool {
         let Executor { registry, grant, reply, .. } = self;
         let Path { occ, feed, sealer, pending, confirming, stream } = path;
@@ -155,20 +155,9 @@ impl Executor {
         for _ in 0..ATTEMPTS_IN_A_ROW {
             grant.look(account, occ);
             let before = occ.log().len();
-            let mut at_mark = false;
-            let commit = |occ: &mut Occ, roll_back: bool| {
-                at_mark = false;
-                if !(roll_back || occ.wrote())
-                    && let Some(mark) = confirming.mark(&context.shared.watermark)
-                    && occ.commit_at(hooks::read_bound(mark))?
-                {
-                    at_mark = true;
-                    return Ok(mark);
-                }
-                sealer.wake_up(context, feed, occ, roll_back)?;
-                feed.commit(occ, roll_back)
-            };
-            let ended = attempt(registry, occ, call, reply, commit);
+            let mut ends = Ending { context, feed, sealer, confirming, at_mark: false };
+            let ended = attempt(registry, occ, call, reply, &mut ends);
+            let at_mark = ends.at_mark;
             if let Some((mark, outcome)) = ended.filter(|_| at_mark) {
                 confirming.push(mark, token, outcome, reply);
                 Counters::add(&context.counters.executed, 1);
@@ -203,6 +192,18 @@ impl Executor {
         false
     }
 
+    /// The same, apart from where requests come for the first time.
+    #[cold]
+    fn attempt_again(
+        &mut self,
+        token: Token,
+        call: Call<'_>,
+        context: &Context,
+        path: &mut Path<'_>,
+    ) -> bool {
+        self.attempt(token, call, context, path)
+    }
+
     /// Gives waiting requests another round of attempts; whether there is no room for them now.
     pub fn retry(&mut self, context: &Context, path: &mut Path<'_>, turn: &mut Turn<'_>) -> bool {
         if !self.has_retries() {
@@ -223,7 +224,7 @@ impl Executor {
                 || path.occ.undo_bytes() >= in_flight;
             match no_room {
                 true => Again::Waits,
-                false if self.attempt(retry.token, retry.call(), context, path) => Again::Done,
+                false if self.attempt_again(retry.token, retry.call(), context, path) => Again::Done,
                 false => Again::Conflict,
             }
         });
@@ -248,6 +249,48 @@ impl Executor {
             self.clock_told = true;
             turn.report(context, Report::ClockStands { least });
         }
+    }
+}
+
+/// How a leader's transactions end.
+struct Ending<'a> {
+    context: &'a Context,
+    feed: &'a Feed,
+    sealer: &'a mut Sealer,
+    confirming: &'a Confirming,
+    /// It ended as of the mark, and has no timestamp of its own.
+    at_mark: bool,
+}
+
+impl Ending<'_> {
+    /// Ends a transaction that wrote nothing as of the mark, if it saw nothing above; the mark.
+    #[inline]
+    fn end_at_mark(&mut self, occ: &mut Occ) -> Result<Option<Timestamp>, Abort> {
+        let Some(mark) = self.confirming.mark(&self.context.shared.watermark) else { return Ok(None) };
+        self.at_mark = occ.commit_at(hooks::read_bound(mark))?;
+        Ok(self.at_mark.then_some(mark))
+    }
+}
+
+impl Ends<Occ> for Ending<'_> {
+    #[inline(always)]
+    fn commit(&mut self, occ: &mut Occ) -> Result<Timestamp, Abort> {
+        self.at_mark = false;
+        if !occ.wrote()
+            && let Some(mark) = self.end_at_mark(occ)?
+        {
+            return Ok(mark);
+        }
+        self.sealer.wake_up(self.context, self.feed, occ, false)?;
+        let mut feed = self.feed;
+        feed.commit(occ)
+    }
+
+    fn roll_back(&mut self, occ: &mut Occ) -> Result<Timestamp, Abort> {
+        self.at_mark = false;
+        self.sealer.wake_up(self.context, self.feed, occ, true)?;
+        let mut feed = self.feed;
+        feed.roll_back(occ)
     }
 }
 

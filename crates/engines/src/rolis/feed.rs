@@ -9,6 +9,7 @@ use highwater_core::{Abort, Epoch, Timestamp};
 use highwater_store::{Occ, Store};
 
 use super::funnel::{Entrance, SharedEntry};
+use crate::attempt::{Ends, InStore};
 use crate::seam::Outbox;
 
 /// Where a worker's transactions go.
@@ -64,16 +65,6 @@ impl Feed {
         }
     }
 
-    /// Commits, or validates a roll-back.
-    #[inline]
-    pub fn commit(&self, occ: &mut Occ, roll_back: bool) -> Result<Timestamp, Abort> {
-        match &self.0 {
-            Some(shared) => shared.funnel.commit(shared.epoch, occ, roll_back),
-            None if roll_back => occ.commit_rollback(),
-            None => occ.commit(),
-        }
-    }
-
     /// Bytes in the open entry. A shared one is told whether it takes no more, and says what it needs the stream closed up to.
     pub fn gathered(&self, occ: &mut Occ, full: bool, max_entry_bytes: usize) -> (usize, Timestamp) {
         let Some(shared) = &self.0 else { return (occ.log().len() - ENTRY_HEADER_BYTES, Timestamp::ZERO) };
@@ -91,5 +82,23 @@ impl Feed {
         let span = (open.first, open.last);
         buffer.append(&mut open.bytes);
         Some(Gathered { closed, count, span, bytes: buffer })
+    }
+}
+
+/// Where a transaction commits: into its worker's own entry as a rule.
+impl Ends<Occ> for &Feed {
+    #[inline(always)]
+    fn commit(&mut self, occ: &mut Occ) -> Result<Timestamp, Abort> {
+        match &self.0 {
+            None => InStore.commit(occ),
+            Some(shared) => shared.funnel.in_epoch(shared.epoch).commit(occ),
+        }
+    }
+
+    fn roll_back(&mut self, occ: &mut Occ) -> Result<Timestamp, Abort> {
+        match &self.0 {
+            None => InStore.roll_back(occ),
+            Some(shared) => shared.funnel.in_epoch(shared.epoch).roll_back(occ),
+        }
     }
 }

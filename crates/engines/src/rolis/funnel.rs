@@ -16,7 +16,7 @@ use super::lock_waits::LockWaits;
 use super::messages::Report;
 use super::pending::Pending;
 use super::shared::Shared;
-use crate::attempt::attempt;
+use crate::attempt::{Ends, attempt};
 use crate::call::Call;
 use crate::memory::Grant;
 use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
@@ -85,18 +85,29 @@ impl Entrance {
         self.funnel.waits.lock(self.at, &self.funnel.open)
     }
 
-    /// Commits (or validates a roll-back) in the order of the log; in `epoch` only.
-    pub fn commit(&self, epoch: Epoch, occ: &mut Occ, roll_back: bool) -> Result<Timestamp, Abort> {
-        let mut open = self.lock();
-        if open.epoch != Some(epoch) {
+    /// As it commits in `epoch`, and in no other.
+    #[inline]
+    pub fn in_epoch(&self, epoch: Epoch) -> InEpoch<'_> {
+        InEpoch { entrance: self, epoch }
+    }
+}
+
+/// Ends transactions in the order of the log, in one epoch only.
+pub struct InEpoch<'a> {
+    entrance: &'a Entrance,
+    epoch: Epoch,
+}
+
+impl InEpoch<'_> {
+    fn end(&self, occ: &mut Occ, roll_back: bool) -> Result<Timestamp, Abort> {
+        let (mut open, most) = (self.entrance.lock(), self.entrance.funnel.max_entry_bytes);
+        if open.epoch != Some(self.epoch) {
             occ.abort();
             return Err(Abort::Conflict);
         }
         // Others may have committed since this worker looked: an entry exceeds its size by one transaction at most.
         let transaction = occ.log().open_bytes();
-        if open.bytes.len() > self.funnel.max_entry_bytes
-            && open.bytes.len() + transaction > self.funnel.max_entry_bytes + occ.log().most()
-        {
+        if open.bytes.len() > most && open.bytes.len() + transaction > most + occ.log().most() {
             occ.abort();
             return Err(Abort::Conflict);
         }
@@ -111,12 +122,22 @@ impl Entrance {
             }
             open.last = ts;
             open.count += 1;
-            open.full |= open.bytes.len() >= self.funnel.max_entry_bytes;
+            open.full |= open.bytes.len() >= most;
             let mut buffer = log.take(Vec::new());
             buffer.truncate(ENTRY_HEADER_BYTES);
             log.take(buffer);
         }
         Ok(ts)
+    }
+}
+
+impl Ends<Occ> for InEpoch<'_> {
+    fn commit(&mut self, occ: &mut Occ) -> Result<Timestamp, Abort> {
+        self.end(occ, false)
+    }
+
+    fn roll_back(&mut self, occ: &mut Occ) -> Result<Timestamp, Abort> {
+        self.end(occ, true)
     }
 }
 
@@ -220,8 +241,8 @@ impl FunnelWorker {
         let occ = self.occ.as_mut().expect("it leads with a store");
         for _ in 0..ATTEMPTS_IN_A_ROW {
             self.grant.look(&self.shared.account, occ);
-            let commit = |occ: &mut Occ, roll_back: bool| self.funnel.commit(epoch, occ, roll_back);
-            if let Some((ts, outcome)) = attempt(&self.registry, occ, call, &mut self.reply, commit) {
+            let ends = &mut self.funnel.in_epoch(epoch);
+            if let Some((ts, outcome)) = attempt(&self.registry, occ, call, &mut self.reply, ends) {
                 if outcome == Outcome::OutOfMemory && self.grant.more(&self.shared.account, occ) {
                     continue;
                 }

@@ -206,7 +206,18 @@ impl Sealer {
         occ: &mut Occ,
         roll_back: bool,
     ) -> Result<(), Abort> {
-        if self.quiet && hooks::takes_quiet_back() {
+        if self.quiet { self.end_quiet(context, feed, occ, roll_back) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn end_quiet(
+        &mut self,
+        context: &Context,
+        feed: &Feed,
+        occ: &mut Occ,
+        roll_back: bool,
+    ) -> Result<(), Abort> {
+        if hooks::takes_quiet_back() {
             if !roll_back && !feed.is_shared() {
                 occ.lock()?;
             }

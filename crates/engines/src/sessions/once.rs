@@ -7,7 +7,7 @@ use highwater_core::{Abort, Outcome, Registry, TableId, Timestamp, planted};
 
 use super::Denial;
 use super::record::{Kept, Record, clock};
-use crate::attempt::Attempts;
+use crate::attempt::{Attempts, Ends};
 use crate::call::{Call, explain, explain_too_new};
 use crate::seam::Session;
 
@@ -23,12 +23,13 @@ enum Found {
 
 /// As [`attempt`](crate::attempt::attempt), of a request under a session: runs the procedure unless that number has an end
 /// already, and records what it came to in the same transaction.
+#[inline(never)]
 pub(crate) fn attempt<T: Attempts>(
     registry: &Registry<T>,
     tx: &mut T,
     (session, call): (Session, Call<'_>),
     reply: &mut Vec<u8>,
-    mut commit: impl FnMut(&mut T, bool) -> Result<Timestamp, Abort>,
+    ends: &mut impl Ends<T>,
 ) -> Option<(Timestamp, Outcome)> {
     let print = fingerprint(registry, call);
     tx.begin();
@@ -38,10 +39,10 @@ pub(crate) fn attempt<T: Attempts>(
     };
     let clock = match found {
         Ok(Found::New(clock)) => clock,
-        Ok(Found::Ended(outcome)) => return commit(tx, true).ok().map(|ts| (ts, outcome)),
+        Ok(Found::Ended(outcome)) => return ends.roll_back(tx).ok().map(|ts| (ts, outcome)),
         Ok(Found::Denied(denial)) => {
             write!(reply, "{}", denial.of(session)).expect("writing to memory does not fail");
-            return commit(tx, true).ok().map(|ts| (ts, Outcome::Denied));
+            return ends.roll_back(tx).ok().map(|ts| (ts, Outcome::Denied));
         }
         Err(_conflict) => {
             tx.abort();
@@ -55,12 +56,12 @@ pub(crate) fn attempt<T: Attempts>(
             tx.abort();
             return None;
         }
-        Err(Abort::OutOfMemory) => return no_room(tx, Outcome::OutOfMemory, reply, commit),
-        Err(Abort::DiskFull) => return no_room(tx, Outcome::DiskFull, reply, commit),
+        Err(Abort::OutOfMemory) => return no_room(tx, Outcome::OutOfMemory, reply, ends),
+        Err(Abort::DiskFull) => return no_room(tx, Outcome::DiskFull, reply, ends),
         // Nor is this an end: once the cluster is upgraded, the same request runs.
         Err(Abort::TooNew) => {
             explain_too_new(reply);
-            return commit(tx, true).ok().map(|ts| (ts, Outcome::BadRequest));
+            return ends.roll_back(tx).ok().map(|ts| (ts, Outcome::BadRequest));
         }
         Err(Abort::TooLarge) => Kept::TooLarge,
         _ if reply.len() > MAX_SESSION_REPLY_BYTES => Kept::TooLarge,
@@ -69,10 +70,10 @@ pub(crate) fn attempt<T: Attempts>(
         Ok(()) => Kept::Committed,
     };
     if planted!(SessionApart) && kept == Kept::Committed {
-        let ts = commit(tx, false).ok()?;
+        let ts = ends.commit(tx).ok()?;
         tx.begin();
         let record = Record { clock, sequence: session.sequence, fingerprint: print, kept, reply };
-        let recorded = record.put(tx, table, session.id).and_then(|()| commit(tx, false));
+        let recorded = record.put(tx, table, session.id).and_then(|()| ends.commit(tx));
         tx.abort();
         return Some((recorded.unwrap_or(ts), Outcome::Committed));
     }
@@ -84,18 +85,18 @@ pub(crate) fn attempt<T: Attempts>(
             explain_here(reply, tx.most());
         }
         let record = Record { clock, sequence: session.sequence, fingerprint: print, kept, reply };
-        let ended = record.put(tx, table, session.id).and_then(|()| commit(tx, false));
+        let ended = record.put(tx, table, session.id).and_then(|()| ends.commit(tx));
         match ended {
             Ok(ts) => return kept.outcome().map(|outcome| (ts, outcome)),
             Err(Abort::Conflict) => {
                 tx.abort();
                 return None;
             }
-            Err(Abort::OutOfMemory) => return no_room(tx, Outcome::OutOfMemory, reply, commit),
-            Err(Abort::DiskFull) => return no_room(tx, Outcome::DiskFull, reply, commit),
+            Err(Abort::OutOfMemory) => return no_room(tx, Outcome::OutOfMemory, reply, ends),
+            Err(Abort::DiskFull) => return no_room(tx, Outcome::DiskFull, reply, ends),
             // Not even its end finds room: what it read was too much already.
             Err(_) if kept == Kept::TooLarge => {
-                return commit(tx, true).ok().map(|ts| (ts, Outcome::TooLarge));
+                return ends.roll_back(tx).ok().map(|ts| (ts, Outcome::TooLarge));
             }
             Err(_) => kept = Kept::TooLarge,
         }
@@ -142,10 +143,10 @@ fn no_room<T: Attempts>(
     tx: &mut T,
     outcome: Outcome,
     reply: &mut Vec<u8>,
-    mut commit: impl FnMut(&mut T, bool) -> Result<Timestamp, Abort>,
+    ends: &mut impl Ends<T>,
 ) -> Option<(Timestamp, Outcome)> {
     reply.clear();
-    commit(tx, true).ok().map(|ts| (ts, outcome))
+    ends.roll_back(tx).ok().map(|ts| (ts, outcome))
 }
 
 /// What [`explain`] says, and what else is limited here.

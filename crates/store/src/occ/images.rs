@@ -47,10 +47,12 @@ impl UndoLog {
     /// this is done for each write of a leader.
     #[inline]
     pub fn keep(&mut self, table: TableId, before: u64, record: Record) {
-        let live = before & TOMBSTONE == 0;
-        let len = if live { record.value_len() as u64 } else { 0 };
-        let key = (record.key_len() as u64) | u64::from(table.0) << TABLE_SHIFT;
-        record.append_locked([before, len | key << 32], live, &mut self.images);
+        let with_value = before & TOMBSTONE == 0;
+        let head = |key_len: usize, value_len: usize| {
+            let key = key_len as u64 | u64::from(table.0) << TABLE_SHIFT;
+            [before, value_len as u64 | key << 32]
+        };
+        record.append_locked(head, with_value, &mut self.images);
     }
 
     /// The images since the last call belong to the transaction at `ts`, which is about to be seen.

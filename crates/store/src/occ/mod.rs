@@ -97,6 +97,7 @@ mod ahead;
 mod commit;
 mod growth;
 mod images;
+mod look;
 mod map;
 mod met;
 mod nodes;

@@ -8,32 +8,18 @@ use highwater_core::log::{TxWriter, WriteAt};
 use highwater_core::transaction::KeyRange;
 use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
 
+use super::look::Looked;
 use super::sets::{Seen, Sets};
 use super::{Occ, Phase};
 use crate::hooks::EXECUTE;
-use crate::index::{Found, Index, KeyOf};
 use crate::keys::{Bounds, Keys, bounds};
 use crate::record::{Record, Scratch};
-use crate::store::{AnyIndex, with_index};
-use crate::sync::Backoff;
+use crate::store::AnyIndex;
 use crate::tree::{Fingers, LeafCopy, Resume, Tree};
-use crate::word::{Busy, DEAD, TIMESTAMP, TOMBSTONE};
+use crate::word::{DEAD, TIMESTAMP, TOMBSTONE};
 
 /// So many records ahead a scan asks for the next one: some of them are in flight at any time, whatever a row costs its reader.
 const SCAN_AHEAD: usize = 8;
-
-/// What a lookup for reading found.
-#[derive(Clone, Copy)]
-pub(super) enum Looked {
-    /// The transaction's own write, by its index.
-    Own(usize),
-    /// A live record; its value is in `Occ::value`.
-    Live(usize),
-    /// A tombstone, and the access.
-    Gone(usize),
-    /// No record.
-    Absent,
-}
 
 /// The parts of an [`Occ`] that reading needs, apart from the store.
 pub(super) struct Reading<'a> {
@@ -47,74 +33,6 @@ pub(super) struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Looks a key up, reads its record (its value only if `COPY`) and remembers what was seen.
-    #[inline]
-    pub fn look<I: Index, const COPY: bool>(
-        &mut self,
-        table: TableId,
-        index: &I,
-        key: KeyOf<'_, I>,
-    ) -> Result<Looked, Abort> {
-        let hash = I::Keys::hash(key);
-        if let Some(at) = self.sets.find(table, hash, |record| I::Keys::same(I::Keys::stored(record), key)) {
-            return self.look_again::<COPY>(at);
-        }
-        if self.sets.are_full() {
-            return Err(Abort::TooLarge);
-        }
-        let mut backoff = Backoff::default();
-        loop {
-            let record = match index.find(key, hash, self.fingers) {
-                Found::Record(record) => record,
-                Found::Absent(node) => {
-                    self.sets.nodes.push(node);
-                    return Ok(Looked::Absent);
-                }
-            };
-            let word = self.read::<COPY>(record)?;
-            if word == DEAD {
-                // The record is being taken out of the index at this moment: look the key up again.
-                backoff.wait();
-                continue;
-            }
-            *self.latest = (*self.latest).max(word & TIMESTAMP);
-            if COPY {
-                self.fingers.saw(record.bytes_with(self.value.bytes().len()));
-            }
-            let at = self.sets.add(table, hash, record, Some(Seen::new(word)));
-            return Ok(if word & TOMBSTONE == 0 { Looked::Live(at) } else { Looked::Gone(at) });
-        }
-    }
-
-    /// The record's word, and its value too if it is wanted.
-    #[inline(always)]
-    fn read<const COPY: bool>(&mut self, record: Record) -> Result<u64, Busy> {
-        if COPY { record.read(self.value) } else { record.word().read(|| ()) }
-    }
-
-    /// Reads a record that the transaction has touched before, or that was announced.
-    #[inline]
-    fn look_again<const COPY: bool>(&mut self, at: usize) -> Result<Looked, Abort> {
-        let access = self.sets.accesses[at];
-        if let Some(write) = access.write() {
-            return Ok(Looked::Own(write));
-        }
-        let word = self.read::<COPY>(access.record)?;
-        match access.seen {
-            Some(seen) if word == seen.word() => {}
-            // An announced record that has left its index since: its key is to be looked up again, with the rest.
-            None if word != DEAD => {
-                *self.latest = (*self.latest).max(word & TIMESTAMP);
-                self.sets.accesses[at].seen = Some(Seen::new(word));
-                if COPY {
-                    self.fingers.saw(access.record.bytes_with(self.value.bytes().len()));
-                }
-            }
-            _ => return Err(Abort::Conflict),
-        }
-        Ok(if word & TOMBSTONE == 0 { Looked::Live(at) } else { Looked::Gone(at) })
-    }
-
     fn scan<K: Keys>(
         &mut self,
         table: TableId,
@@ -206,12 +124,18 @@ enum Shown {
 }
 
 impl Occ {
-    /// The table's index, and what reading from it needs.
-    #[inline]
-    pub(super) fn reading(&mut self, table: TableId) -> Result<(&AnyIndex, Reading<'_>), Abort> {
+    /// What an operation that reads begins with.
+    #[inline(always)]
+    pub(super) fn begin_read(&mut self) {
         debug_assert_eq!(self.phase, Phase::Open, "transactions read while they run");
         hooks::point(EXECUTE);
         self.go_ahead();
+    }
+
+    /// The table's index, and what reading from it needs.
+    #[inline]
+    pub(super) fn reading(&mut self, table: TableId) -> Result<(&AnyIndex, Reading<'_>), Abort> {
+        self.begin_read();
         let index = self.store.table(table).ok_or(Abort::BadRequest)?;
         let reading = Reading {
             sets: &mut self.sets,
@@ -224,22 +148,6 @@ impl Occ {
         };
         Ok((index, reading))
     }
-
-    #[inline]
-    pub(super) fn look<const COPY: bool>(&mut self, table: TableId, key: &[u8]) -> Result<Looked, Abort> {
-        let (index, mut reading) = self.reading(table)?;
-        with_index!(index, index => look_in::<_, COPY>(index, &mut reading, table, key))
-    }
-}
-
-#[inline(always)]
-fn look_in<I: Index, const COPY: bool>(
-    index: &I,
-    reading: &mut Reading<'_>,
-    table: TableId,
-    key: &[u8],
-) -> Result<Looked, Abort> {
-    reading.look::<I, COPY>(table, index, I::Keys::parse(key).ok_or(Abort::BadRequest)?)
 }
 
 /// Asks for the record that the scan will come to so many records later; at the start of a leaf for all up to there.

@@ -143,7 +143,7 @@ impl Sets {
     }
 
     /// Adds a write to an access that has none.
-    #[inline]
+    #[inline(always)]
     pub fn add_write(&mut self, access: usize, at: WriteAt, delete: bool, created: bool) {
         let Access { record, table, .. } = self.accesses[access];
         self.accesses[access].write = self.writes.len() as u32;

@@ -10,12 +10,12 @@ use highwater_core::{Abort, TableId};
 
 use super::Occ;
 use super::growth::{may_be_note, notes_paid};
-use super::read::Looked;
+use super::look::Looked;
 use super::sets::{Seen, Sets};
 use crate::heap::Heap;
 use crate::hooks::EXECUTE;
 use crate::index::{Found, Index, KeyOf};
-use crate::keys::Keys;
+use crate::keys::{ByteKeys, IntegerKeys, Keys};
 use crate::record::{Record, key_len_of};
 use crate::store::with_index;
 use crate::sync::Backoff;
@@ -34,24 +34,15 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    #[inline]
-    fn put<I: Index>(&mut self, index: &I, key: &[u8], value: &[u8]) -> Result<(), Abort> {
-        let key = I::Keys::parse(key).ok_or(Abort::BadRequest)?;
-        let hash = I::Keys::hash(key);
-        match self.touched::<I>(key, hash) {
-            Some(at) => match self.sets.accesses[at].write() {
-                Some(write) => self.write_again::<I>(write, key, Some(value)),
-                None => self.write::<I>(at, key, Some(value), false),
-            },
-            None => {
-                let (record, created) = self.find_or_add(index, key, hash, value.len())?;
-                // If the key's absence was relied on (found by a lookup or in a scan), its node no longer proves it:
-                // others can write to our placeholder without changing the node. From here the placeholder's word does.
-                let relied = created && self.sets.nodes.disturbed;
-                let at = self.sets.add(self.table, hash, record, relied.then(|| Seen::new(TOMBSTONE)));
-                self.write::<I>(at, key, Some(value), created);
-            }
-        }
+    /// A put of what the transaction has not touched before.
+    fn put_new<I: Index>(&mut self, index: &I, key: &[u8], value: &[u8], hash: u64) -> Result<(), Abort> {
+        let key = I::Keys::parse(key).expect("it was parsed before");
+        let (record, created) = self.find_or_add(index, key, hash, value.len())?;
+        // If the key's absence was relied on (found by a lookup or in a scan), its node no longer proves it: others can write to our placeholder
+        // without changing the node. From here the placeholder's word does.
+        let relied = created && self.sets.nodes.disturbed;
+        let at = self.sets.add(self.table, hash, record, relied.then(|| Seen::new(TOMBSTONE)));
+        self.write::<I>(at, key, Some(value), created);
         Ok(())
     }
 
@@ -200,12 +191,6 @@ impl Writing<'_> {
 macro_rules! write_with {
     ($occ:expr, $table:expr, $index:ident, $writing:ident => $body:expr) => {{
         let occ = $occ;
-        debug_assert_eq!(occ.phase, super::Phase::Open, "transactions write while they run");
-        hooks::point(EXECUTE);
-        if $table.0 >= occ.writable {
-            return Err(occ.why_not_writable($table));
-        }
-        occ.go_ahead();
         let index = occ.store.table($table).ok_or(Abort::BadRequest)?;
         let mut $writing = Writing {
             table: $table,
@@ -243,15 +228,62 @@ impl Occ {
         }
     }
 
+    /// What procedures write they have read, or announced, as a rule. So that is in one piece with the caller, and the index, of which there are
+    /// four kinds, is not.
     #[inline]
     pub(super) fn write_put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), Abort> {
         self.check_write(key.len(), value.len())?;
-        write_with!(self, table, index, writing => writing.put(index, key, value))
+        self.begin_write(table)?;
+        let index = self.store.table(table).ok_or(Abort::BadRequest)?;
+        match index.has_integer_keys() {
+            true => self.put_at::<IntegerKeys>(table, key, value),
+            false => self.put_at::<ByteKeys>(table, key, value),
+        }
+    }
+
+    #[inline(always)]
+    fn put_at<K: Keys>(&mut self, table: TableId, bytes: &[u8], value: &[u8]) -> Result<(), Abort> {
+        let key = K::parse(bytes).ok_or(Abort::BadRequest)?;
+        let hash = K::hash(key);
+        let touched = self.sets.find(table, hash, |record| K::same(K::stored(record), key));
+        match touched.map(|at| (at, self.sets.accesses[at].write())) {
+            Some((at, None)) => {
+                let written = self.writer.put(table, K::logged(key), value);
+                self.sets.add_write(at, written, false, false);
+                self.wrote = true;
+                Ok(())
+            }
+            Some((_, Some(write))) => self.put_again(table, bytes, value, write),
+            None => self.put_new(table, bytes, value, hash),
+        }
+    }
+
+    #[inline(never)]
+    fn put_again(&mut self, table: TableId, key: &[u8], value: &[u8], write: usize) -> Result<(), Abort> {
+        write_with!(self, table, index, writing => put_again_in(index, &mut writing, key, value, write))
+    }
+
+    #[inline(never)]
+    fn put_new(&mut self, table: TableId, key: &[u8], value: &[u8], hash: u64) -> Result<(), Abort> {
+        write_with!(self, table, index, writing => writing.put_new(index, key, value, hash))
+    }
+
+    /// What an operation that writes begins with.
+    #[inline(always)]
+    fn begin_write(&mut self, table: TableId) -> Result<(), Abort> {
+        debug_assert_eq!(self.phase, super::Phase::Open, "transactions write while they run");
+        hooks::point(EXECUTE);
+        if table.0 >= self.writable {
+            return Err(self.why_not_writable(table));
+        }
+        self.go_ahead();
+        Ok(())
     }
 
     #[inline]
     pub(super) fn write_insert(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<bool, Abort> {
         self.check_write(key.len(), value.len())?;
+        self.begin_write(table)?;
         write_with!(self, table, index, writing => writing.insert(index, key, value))
     }
 
@@ -262,10 +294,23 @@ impl Occ {
         if let Looked::Live(at) = looked {
             self.check_removal(at)?;
         }
+        self.begin_write(table)?;
         write_with!(self, table, index, writing => delete_in(index, &mut writing, key, looked))
     }
 }
 
 fn delete_in<I: Index>(_: &I, writing: &mut Writing<'_>, key: &[u8], looked: Looked) -> Result<bool, Abort> {
     writing.delete::<I>(key, looked)
+}
+
+fn put_again_in<I: Index>(
+    _: &I,
+    writing: &mut Writing<'_>,
+    key: &[u8],
+    value: &[u8],
+    write: usize,
+) -> Result<(), Abort> {
+    let key = I::Keys::parse(key).expect("it was parsed before");
+    writing.write_again::<I>(write, key, Some(value));
+    Ok(())
 }
