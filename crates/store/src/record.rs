@@ -328,10 +328,12 @@ impl Record {
         if into.words.capacity() < words {
             into.grow(words);
         }
-        // SAFETY: source and target hold `words` words: rooms and capacities are multiples of 8.
+        let to = into.words.as_mut_ptr();
         match spilled {
-            0 => unsafe { copy_out(from, into.words.as_mut_ptr(), words) },
-            _ => unsafe { copy_long(from, into.words.as_mut_ptr(), words) },
+            // SAFETY: source and target hold `words` words: rooms are multiples of 8.
+            0 => unsafe { copy_out(from, to, words) },
+            // SAFETY: as above; capacities are multiples of 8, too.
+            _ => unsafe { copy_long(from, to, words) },
         }
         into.len = len;
     }
