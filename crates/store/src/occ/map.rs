@@ -81,6 +81,30 @@ impl Map {
         self.put(Slot { hash, stamp: self.stamp, at: at as u32 });
     }
 
+    /// The same unless a position of this hash `matches`; whether it was added. Goes through the slots once.
+    #[inline]
+    pub fn add_unless(&mut self, hash: u64, at: usize, matches: impl Fn(usize) -> bool) -> bool {
+        if self.used * 2 >= self.slots.len() {
+            self.grow();
+        }
+        let mask = self.slots.len() - 1;
+        let mut place = (hash >> 20) as usize & mask;
+        loop {
+            #[cfg(test)]
+            self.visits.set(self.visits.get() + 1);
+            let slot = &mut self.slots[place];
+            if slot.stamp != self.stamp {
+                *slot = Slot { hash, stamp: self.stamp, at: at as u32 };
+                self.used += 1;
+                return true;
+            }
+            if slot.hash == hash && matches(slot.at as usize) {
+                return false;
+            }
+            place = (place + 1) & mask;
+        }
+    }
+
     /// Makes room for so many more, so that adding them moves nothing.
     pub fn reserve(&mut self, more: usize) {
         while (self.used + more) * 2 >= self.slots.len() {
@@ -113,6 +137,26 @@ impl Map {
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_known_is_not_added_again() {
+        let mut map = Map::new();
+        // Some hashes share slots, some are the same and mean other things, and the map grows on the way.
+        let things: Vec<(u64, u8)> = (0..2000u64).map(|n| ((n / 3) << 18, (n % 3) as u8)).collect();
+        let mut held = Vec::new();
+        for round in 0..2 {
+            for thing in &things {
+                let same = |at: usize| held[at] == *thing;
+                assert_eq!(map.add_unless(thing.0, held.len(), same), round == 0);
+                if round == 0 {
+                    held.push(*thing);
+                }
+            }
+        }
+        for (at, thing) in things.iter().enumerate() {
+            assert_eq!(map.find(thing.0, |at| held[at] == *thing), Some(at));
+        }
+    }
 
     #[test]
     fn a_map_that_was_blown_up_is_small_again_and_finds_nothing_old() {

@@ -129,9 +129,9 @@ impl Sets {
     /// need not be the key's: whoever finds it compares. Not where something of this hash was touched before: one access a key.
     #[inline]
     pub fn announce(&mut self, table: TableId, hash: u64, record: Record) {
-        let known = self.map.find(hash, |at| self.accesses[at].table == table);
-        if known.is_none() && !self.are_full() {
-            self.add(table, hash, record, None);
+        let (accesses, next) = (&self.accesses, self.accesses.len());
+        if !self.are_full() && self.map.add_unless(hash, next, |at| accesses[at].table == table) {
+            self.accesses.push(Access { record, seen: None, table, write: NONE });
         }
     }
 
