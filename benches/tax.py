@@ -25,7 +25,7 @@ from under_valgrind import Watched, entries, parser, released, slowed, vgdb
 
 CALLGRIND = "valgrind --tool=callgrind --instr-atstart=no --separate-threads=yes --dump-instr=yes --compress-pos=no --fair-sched=yes -q"
 # By file and function; the first that fits a frame decides. Before-images come first, for they call what is another part's.
-BEFORE_IMAGES = re.compile(r"occ/images|check_images|stored_key|(copy|append)_locked_value")
+BEFORE_IMAGES = re.compile(r"occ/images|check_images|check_removal|stored_key|append_(locked|spilled)|copy_unchanging|copy_locked_value")
 PARTS = [
     ("the load: drawing, counting", r"crates/workloads/src/.*(generator|random|choice)|node/src/(load|clock)"),
     ("encoding, checksum", r"core/src/(log|codec)"),
@@ -47,8 +47,10 @@ class Profile:
     def __init__(self, path, binary):
         self.binary, self.names = binary, {}
         self.own, self.foreign, self.calls = collections.Counter(), collections.Counter(), collections.Counter()
-        # Of a function that is not ours: who called it, an address of ours or another such function, and how often.
-        self.callers = collections.defaultdict(collections.Counter)
+        # Of a function that is not ours: who called it, an address of ours or another such function, what it took then, and how often.
+        self.callers, self.times = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)
+        # Those that repeat an instruction: what valgrind says that they took is not what they took.
+        self.repeating = set()
         self.read(path)
         self.hand_on()
 
@@ -57,10 +59,6 @@ class Profile:
         if name:
             self.names[kind, number] = name
         return self.names[kind, number]
-
-    def as_counted(self, file, address, cost, before):
-        """A repeated instruction counts as often as it is come to: as the one before it, or less."""
-        return min(cost, before) if address in repeated(file) else cost
 
     def is_ours(self, file, function):
         return file == self.binary and "highwater" in function
@@ -77,13 +75,17 @@ class Profile:
                 caller = address if ours else (file, function)
                 if in_call:
                     if not self.is_ours(called_file, called):
-                        self.callers[called_file, called][caller] += times
+                        self.callers[called_file, called][caller] += cost
+                        self.times[called_file, called][caller] += times
                     in_call, called_file = False, file
                 elif ours:
                     self.own[caller] += cost
                 else:
-                    before = self.as_counted(file, address, cost, before)
-                    self.foreign[caller] += before
+                    if address in repeated(file):
+                        self.repeating.add(caller)
+                        cost = min(cost, before)
+                    before = cost
+                    self.foreign[caller] += cost
             elif key == "ob":
                 file = called_file = self.name("file", value)
             elif key == "cob":
@@ -97,12 +99,14 @@ class Profile:
                 self.calls[called] += times
 
     def hand_on(self):
-        """What functions that are not ours took themselves, to their callers, by how often each called."""
+        """What functions that are not ours took themselves, to their callers, by how much each had of them, or by how often each called what
+        repeats an instruction (which comes to once for each time that the one before it is reached)."""
         left = self.foreign
         for _ in range(20):
             following = collections.Counter()
             for function, cost in left.items():
-                callers = self.callers.get(function, {None: 1})
+                weights = self.times if function in self.repeating else self.callers
+                callers = weights.get(function, {None: 1})
                 total = sum(callers.values())
                 for caller, share in callers.items():
                     (following if isinstance(caller, tuple) else self.own)[caller] += cost * share / max(total, 1)
@@ -217,7 +221,7 @@ def main():
     flags.add_argument("--seconds", type=float, default=15)
     flags.add_argument("--in-flight", type=int, default=4000)
     flags.add_argument("--functions", type=int, default=30, help="how many of those that differ most")
-    flags.add_argument("--keep", help="a folder, which is there, for the profiles and the changed command")
+    flags.add_argument("--keep", help="an empty folder for the profiles and the changed command")
     flags.add_argument("--calls", action="store_true")
     args = flags.parse_args()
     calls(args) if args.calls else instructions(args)

@@ -45,7 +45,8 @@ const _: () = assert!(size_of::<Head>() == HEAD);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Record(NonNull<u8>);
 
-// SAFETY: a record is shared memory that is only accessed through atomics, but for the parts that never change.
+// SAFETY: a record is shared memory that is only accessed through atomics, but for the parts that never change, and for plain reads of the value by
+// who holds its lock.
 unsafe impl Send for Record {}
 
 /// Where values are copied to: whole words, so that a copy needs no tail.
@@ -58,7 +59,7 @@ pub(crate) struct Scratch {
 impl Scratch {
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `copy_value` or `set` initialised this many bytes at the front of the vector's memory, and any bytes
+        // SAFETY: `copy_value`, `read_at_once` or `set` initialised this many bytes at the front of the vector's memory, and any bytes
         // are valid.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.len) }
     }
@@ -208,11 +209,11 @@ impl Record {
     /// The buffer and its capacity, if spilled.
     #[inline]
     fn buffer(&self) -> Option<(NonNull<u8>, usize)> {
-        // Acquire; pairs with the Release in `write_value`: a spilled record's pointer is there.
+        // Acquire; pairs with the Release in `write_buffer`: a spilled record's pointer is there.
         if self.head().len.load(Ordering::Acquire) & SPILLED == 0 {
             return None;
         }
-        // Acquire; pairs with the Release in `write_value`: the buffer's capacity is there.
+        // Acquire; pairs with the Release in `write_buffer`: the buffer's capacity is there.
         let buffer =
             NonNull::new(self.spill().load(Ordering::Acquire)).expect("a spilled record has a buffer");
         // SAFETY: a buffer that was current after the guard was pinned is not reclaimed; its capacity never changes.
@@ -236,7 +237,7 @@ impl Record {
         (at, most)
     }
 
-    /// Copies the value; returns the word that it belongs to. A tombstone has an empty value.
+    /// Copies the value; returns the word that it belongs to. Under a tombstone it is what there was, and means nothing.
     #[inline(always)]
     pub fn read(&self, into: &mut Scratch) -> Result<u64, Busy> {
         match self.read_at_once(into) {
@@ -249,8 +250,8 @@ impl Record {
     #[inline(always)]
     pub fn read_at_once(&self, into: &mut Scratch) -> Option<u64> {
         let before = self.word().begin_read()?;
-        // Acquire; pairs with the Release in `write_value`.
-        let (len, shape) = (self.head().len.load(Ordering::Acquire), self.head().shape);
+        // Whatever length it is, it is bounded by what there is, and belongs to the value if the word is the same behind the copy.
+        let (len, shape) = (self.head().len.load(Ordering::Relaxed), self.head().shape);
         if len & SPILLED != 0 {
             return None;
         }
@@ -265,6 +266,8 @@ impl Record {
         self.word().end_read(before).then_some(before)
     }
 
+    /// The same wherever the value stands, waiting a little for who writes: no part of its caller, so that builds for tests, where callers are not
+    /// optimised, copy long values as fast as others.
     #[inline(never)]
     pub fn read_patiently(&self, into: &mut Scratch) -> Result<u64, Busy> {
         self.word().read(|| self.copy_value(into))
@@ -278,13 +281,21 @@ impl Record {
     }
 
     /// Appends a head, the key and, if it is wanted, the value, in whole words: key and value as they stand in the record, which is copied at one
-    /// go unless it is spilled. `head` is told the lengths of both. The caller holds the lock, so that nobody writes meanwhile.
+    /// go unless it is spilled. `head` is told the lengths of both.
+    ///
+    /// # Safety
+    /// The caller holds the lock: nobody writes meanwhile.
     #[inline(always)]
-    pub fn append_locked(&self, head: impl Fn(usize, usize) -> [u64; 2], with_value: bool, to: &mut Vec<u8>) {
-        // Acquire; pairs with the Releases in `write_value`.
-        let (len, shape) = (self.head().len.load(Ordering::Acquire), self.head().shape);
+    pub unsafe fn append_locked(
+        &self,
+        head: impl Fn(usize, usize) -> [u64; 2],
+        with_value: bool,
+        to: &mut Vec<u8>,
+    ) {
+        let (len, shape) = (self.head().len.load(Ordering::Relaxed), self.head().shape);
         if len & SPILLED != 0 {
-            return self.append_spilled(head, with_value, to);
+            // SAFETY: as of this function.
+            return unsafe { self.append_spilled(head, with_value, to) };
         }
         let (key_len, len) = ((shape & KEY_LEN) as usize, if with_value { len as usize } else { 0 });
         assert!(len <= (shape >> 17) as usize * 8, "under its lock a record is not between two lengths");
@@ -301,8 +312,15 @@ impl Record {
         }
     }
 
+    /// # Safety
+    /// As of [`append_locked`](Record::append_locked).
     #[cold]
-    fn append_spilled(&self, head: impl Fn(usize, usize) -> [u64; 2], with_value: bool, to: &mut Vec<u8>) {
+    unsafe fn append_spilled(
+        &self,
+        head: impl Fn(usize, usize) -> [u64; 2],
+        with_value: bool,
+        to: &mut Vec<u8>,
+    ) {
         let (from, most) = self.value();
         let (key_len, len) = (self.key_len(), if with_value { self.value_len() } else { 0 });
         assert!(len <= most, "under its lock a record is not between two lengths");
@@ -322,19 +340,14 @@ impl Record {
     #[inline(always)]
     fn copy_value(&self, into: &mut Scratch) {
         let len = (self.head().len.load(Ordering::Acquire) & !SPILLED) as usize;
-        let (from, most, spilled) = self.space();
+        let (from, most) = self.value();
         let len = len.min(most);
         let words = len.div_ceil(8);
         if into.words.capacity() < words {
             into.grow(words);
         }
-        let to = into.words.as_mut_ptr();
-        match spilled {
-            // SAFETY: source and target hold `words` words: rooms are multiples of 8.
-            0 => unsafe { copy_out(from, to, words) },
-            // SAFETY: as above; capacities are multiples of 8, too.
-            _ => unsafe { copy_long(from, to, words) },
-        }
+        // SAFETY: source and target hold `words` words: rooms and capacities are multiples of 8.
+        unsafe { copy_out(from, into.words.as_mut_ptr(), words) };
         into.len = len;
     }
 
@@ -449,7 +462,7 @@ fn buffer_bytes(value_len: usize) -> usize {
 #[inline(always)]
 unsafe fn copy_out(from: *const AtomicU64, to: *mut u64, words: usize) {
     let mut at = 0;
-    // SAFETY: `at + 4 <= words` and `at < words`; see above.
+    // SAFETY: `at + 2 <= words` and `at < words`; see above.
     unsafe {
         while at + 2 <= words {
             let two = [(*from.add(at)).load(Ordering::Relaxed), (*from.add(at + 1)).load(Ordering::Relaxed)];
@@ -480,17 +493,6 @@ unsafe fn copy_unchanging(from: *const u64, to: *mut u64, words: usize) {
             to.add(at).write_unaligned(from.add(at).read_unaligned());
         }
     }
-}
-
-/// The same as [`copy_out`], compiled once and with this crate: procedures and what is inlined into them are not optimised in builds for tests, where the words of
-/// a long value take ten times as long.
-///
-/// # Safety
-/// As of [`copy_out`].
-#[inline(never)]
-unsafe fn copy_long(from: *const AtomicU64, to: *mut u64, words: usize) {
-    // SAFETY: as above.
-    unsafe { copy_out(from, to, words) }
 }
 
 /// The last bytes of a value as a little-endian word, filled up with zeros: from one load where it has 8 bytes.

@@ -127,7 +127,7 @@ impl RecordWord {
             .compare_exchange(expected, expected | LOCKED, Ordering::Acquire, Ordering::Relaxed)
             .is_ok();
         if taken {
-            // Pairs with the acquire fence in `read`: whoever sees what we write next sees that we hold the lock.
+            // Pairs with the acquire fence in `end_read`: whoever sees what we write next sees that we hold the lock.
             fence(Ordering::Release);
         }
         taken
@@ -149,7 +149,7 @@ impl RecordWord {
     #[inline]
     pub fn unlock(&self, word: u64) {
         debug_assert!(word & LOCKED == 0 || word == DEAD);
-        // Release; pairs with the Acquires in `load`, `read` and `try_lock`.
+        // Release; pairs with the Acquires in `load`, `begin_read` and `try_lock`.
         self.0.store(word, Ordering::Release);
     }
 }

@@ -91,11 +91,31 @@ fn a_transaction_replaces_and_deletes_no_more_than_it_may_write() {
     assert_eq!(occ.delete(TABLES[0], &[4]), Err(Abort::TooLarge));
     occ.commit_rollback().unwrap();
     assert_eq!((rows(&occ), occ.undo_bytes()), (5, 0));
+    // What was refused does not count, nor what was taken back, nor what could not be written.
+    set(&mut occ, TABLES[0], &[5], 0).unwrap();
+    occ.begin();
+    (0..4).for_each(|key| assert!(occ.delete(TABLES[0], &[key]).unwrap()));
+    assert_eq!(occ.delete(TABLES[0], &[4]), Err(Abort::TooLarge));
+    assert!(occ.delete(TABLES[0], &[5]).unwrap());
+    occ.drop_writes();
+    assert!(occ.delete(TABLES[0], &[4]).unwrap());
+    occ.commit_rollback().unwrap();
+    occ.refuse_writes(true);
+    occ.begin();
+    (0..5).for_each(|key| assert_eq!(occ.delete(TABLES[0], &[key]), Err(Abort::DiskFull)));
+    occ.commit_rollback().unwrap();
+    occ.refuse_writes(false);
+    occ.begin();
+    assert!(occ.delete(TABLES[0], &[5]).unwrap());
+    occ.commit().unwrap();
+    let kept = occ.undo_bytes();
+    assert!(kept < 1000, "{kept}: of what was committed, and of nothing else");
+    assert_eq!(rows(&occ), 5);
     occ.begin();
     (0..4).for_each(|key| assert!(occ.delete(TABLES[0], &[key]).unwrap()));
     occ.commit().unwrap();
     assert_eq!(rows(&occ), 1);
-    assert!(occ.undo_bytes() >= 4 * MAX_VALUE_BYTES);
+    assert!(occ.undo_bytes() >= kept + 4 * MAX_VALUE_BYTES);
     // Tombstones have nothing to replace, though their memory is still there.
     occ.begin();
     (0..4).for_each(|key| occ.put(TABLES[0], &[key], b"again").unwrap());

@@ -71,15 +71,15 @@ impl Occ {
     }
 
     /// Whether one more record may be removed. The bound of [`check_images`](Occ::check_images), which is what counts, but at once: who removes a
-    /// thousand times what a transaction may remove reads none of it in vain.
+    /// thousand times what a transaction may remove does not read all of that in vain.
     #[inline]
     pub(super) fn check_removal(&mut self, access: usize) -> Result<(), Abort> {
-        self.sets.removed += self.sets.accesses[access].record.value_len();
-        if self.undo.is_some() && self.sets.removed > self.writer.most() {
-            Err(Abort::TooLarge)
-        } else {
-            Ok(())
+        let removed = self.sets.removed + self.sets.accesses[access].record.value_len();
+        if self.undo.is_some() && removed > self.writer.most() {
+            return Err(Abort::TooLarge);
         }
+        self.sets.removed = removed;
+        Ok(())
     }
 
     /// A leader keeps what a transaction replaces until the mark has passed it. Before-images are not in the budget, so

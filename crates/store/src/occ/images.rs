@@ -52,7 +52,8 @@ impl UndoLog {
             let key = key_len as u64 | u64::from(table.0) << TABLE_SHIFT;
             [before, value_len as u64 | key << 32]
         };
-        record.append_locked(head, with_value, &mut self.images);
+        // SAFETY: the caller holds the lock.
+        unsafe { record.append_locked(head, with_value, &mut self.images) };
     }
 
     /// The images since the last call belong to the transaction at `ts`, which is about to be seen.

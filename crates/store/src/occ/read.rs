@@ -1,4 +1,4 @@
-//! Reading: point reads, scans, versions, prefetching; and the [`Transaction`] trait, which picks the index.
+//! Reading: scans, versions, prefetching; and the [`Transaction`] trait. Point reads are looked up in [`super::look`].
 
 use std::ops::ControlFlow;
 

@@ -71,7 +71,7 @@ pub(super) struct Sets {
     pub accesses: Vec<Access>,
     pub writes: Vec<Write>,
     pub nodes: Nodes,
-    /// Bytes of the values that it removes, about.
+    /// Bytes of the values that its writes remove, about.
     pub removed: usize,
     map: Map,
 }
@@ -153,6 +153,7 @@ impl Sets {
 
     /// No access has a write any more.
     pub fn forget_writes(&mut self) {
+        self.removed = 0;
         for write in self.writes.drain(..) {
             self.accesses[write.access as usize].write = NONE;
         }

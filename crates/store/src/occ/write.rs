@@ -291,10 +291,10 @@ impl Occ {
     pub(super) fn write_delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
         self.check_write(key.len(), 0)?;
         let looked = self.look::<false>(table, key)?;
+        self.begin_write(table)?;
         if let Looked::Live(at) = looked {
             self.check_removal(at)?;
         }
-        self.begin_write(table)?;
         write_with!(self, table, index, writing => delete_in(index, &mut writing, key, looked))
     }
 }
