@@ -270,6 +270,15 @@ impl Ending<'_> {
         self.at_mark = occ.commit_at(hooks::read_bound(mark))?;
         Ok(self.at_mark.then_some(mark))
     }
+
+    /// The stream is quiet no more, before the transaction draws its timestamp.
+    #[inline(always)]
+    fn wake_up(&mut self, occ: &mut Occ, roll_back: bool) -> Result<(), Abort> {
+        if self.sealer.is_quiet() {
+            self.sealer.wake_up(self.context, self.feed, occ, roll_back)?;
+        }
+        Ok(())
+    }
 }
 
 impl Ends<Occ> for Ending<'_> {
@@ -281,14 +290,14 @@ impl Ends<Occ> for Ending<'_> {
         {
             return Ok(mark);
         }
-        self.sealer.wake_up(self.context, self.feed, occ, false)?;
+        self.wake_up(occ, false)?;
         let mut feed = self.feed;
         feed.commit(occ)
     }
 
     fn roll_back(&mut self, occ: &mut Occ) -> Result<Timestamp, Abort> {
         self.at_mark = false;
-        self.sealer.wake_up(self.context, self.feed, occ, true)?;
+        self.wake_up(occ, true)?;
         let mut feed = self.feed;
         feed.roll_back(occ)
     }

@@ -196,9 +196,9 @@ impl Sealer {
         true
     }
 
-    /// To be called right before a transaction draws its timestamp, which has to exceed all that others claimed of this stream
-    /// while it was quiet. What it writes is locked first, so that the others can go on closing the stream until then.
-    #[inline]
+    /// To be called, if the stream [is quiet](Sealer::is_quiet), right before a transaction draws its timestamp, which has to exceed all that others
+    /// claimed of the stream meanwhile. What it writes is locked first, so that the others can go on closing the stream until then.
+    #[cold]
     pub fn wake_up(
         &mut self,
         context: &Context,
@@ -206,17 +206,7 @@ impl Sealer {
         occ: &mut Occ,
         roll_back: bool,
     ) -> Result<(), Abort> {
-        if self.quiet { self.end_quiet(context, feed, occ, roll_back) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn end_quiet(
-        &mut self,
-        context: &Context,
-        feed: &Feed,
-        occ: &mut Occ,
-        roll_back: bool,
-    ) -> Result<(), Abort> {
+        assert!(self.quiet, "only who is quiet is woken up");
         if hooks::takes_quiet_back() {
             if !roll_back && !feed.is_shared() {
                 occ.lock()?;
