@@ -100,6 +100,8 @@ mod bug {
         Forgetful,
         /// Replicas have disks, from which a new cluster is founded while a node of the old one comes back.
         Founded,
+        /// Replicas have disks; one after the other hears nothing for so long that the leader no longer keeps what it lacks.
+        Outrun,
         /// Unpowered, and now and then a sync fails.
         Failing,
         /// Torn, and clients ask again and again for the same under sessions.

@@ -8,23 +8,40 @@
 //! | publishing | the host | |
 //!
 //! It can be given up until the host publishes; what is published cannot be taken back, and need not be. Late answers are known by their
-//! number. What a checkpoint is, and why a scan beside load makes one: [decision
+//! number.
+//!
+//! **Which store it is of.** A replica whose store is replaced ([`Checkpointing::replace_store`]) may still hear that a checkpoint of the
+//! store before was published: a publication waits for syncs of a disk that may be slow. That one says nothing of what was copied since.
+//! So every checkpoint has the [`Generation`] of the store that was scanned for it, and [`Checkpointing::keeps_store`] is true only of the
+//! store in use. A controller asks that, and has no flag of its own.
+//!
+//! What a checkpoint is, and why a scan beside load makes one: [decision
 //! 0011](../../../docs/decisions/0011-a-checkpoint-is-a-copy-to-oneself.md).
 
 use std::collections::BTreeMap;
 
-use highwater_core::Timestamp;
+use highwater_core::{Timestamp, planted};
 
 use crate::seam::Nanos;
 
 /// Pause after a checkpoint that came to nothing.
 pub(crate) const RETRY_AFTER: Nanos = 200_000_000;
 
-/// A checkpoint under way, if there is one. `B`: what is known when it begins; `F`: what a worker finds; `S`: what it says when it has settled.
+/// Numbers the stores that a replica has in its process, one in place of the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Generation(u64);
+
+/// A checkpoint under way, if there is one, and whether there is one of the store in use. `B`: what is known when it begins; `F`: what a worker finds; `S`: what it says when it has settled.
 pub(crate) struct Checkpointing<B, F, S> {
     /// Counts those that were begun.
     number: u64,
     stage: Option<Stage<B, F, S>>,
+    /// The store in use.
+    store: Generation,
+    /// The store that the checkpoint under way, or the last one, is of.
+    scanned: Generation,
+    /// The newest store of which there is a checkpoint on the disk. Invariant: no later than `store`.
+    kept: Option<Generation>,
     /// No other one before this.
     pub not_before: Nanos,
 }
@@ -57,7 +74,8 @@ pub(crate) struct Undo {
 
 impl<B, F, S> Default for Checkpointing<B, F, S> {
     fn default() -> Self {
-        Checkpointing { number: 0, stage: None, not_before: 0 }
+        let store = Generation::default();
+        Checkpointing { number: 0, stage: None, store, scanned: store, kept: None, not_before: 0 }
     }
 }
 
@@ -73,9 +91,27 @@ impl<B, F, S> Checkpointing<B, F, S> {
         self.number
     }
 
-    /// Begins one; its number.
+    /// Whether there is a checkpoint of the store in use on this replica's disk.
+    pub fn keeps_store(&self) -> bool {
+        self.kept == Some(self.store)
+    }
+
+    /// The store in use was loaded from a checkpoint.
+    pub fn resumed(&mut self) {
+        self.kept = Some(self.store);
+    }
+
+    /// Another store takes the place of the one in use: there is no checkpoint of it, whatever becomes of the one under way, which is
+    /// given up. What has to be undone of that.
+    pub fn replace_store(&mut self) -> Option<Undo> {
+        self.store.0 += 1;
+        self.give_up()
+    }
+
+    /// Begins one of the store in use; its number.
     pub fn begin(&mut self, begun: B) -> u64 {
         self.number += 1;
+        self.scanned = self.store;
         self.stage = Some(Stage::Locating { begun, found: BTreeMap::new() });
         self.number
     }
@@ -138,11 +174,12 @@ impl<B, F, S> Checkpointing<B, F, S> {
         }
     }
 
-    /// It is published; whether it was this one.
+    /// It is published; whether it was this one. Of which store it is [`keeps_store`](Checkpointing::keeps_store) knows.
     pub fn published(&mut self, number: u64) -> bool {
         let is = matches!(self.stage, Some(Stage::Publishing)) && number == self.number;
         if is {
             self.stage = None;
+            self.kept = Some(if forgets_which_store() { self.store } else { self.scanned });
         }
         is
     }
@@ -165,6 +202,11 @@ impl<B, F, S> Checkpointing<B, F, S> {
         self.not_before = now + RETRY_AFTER;
         matches!(stage, Some(Stage::Locating { .. } | Stage::Scanning { .. }))
     }
+}
+
+/// Whether a checkpoint counts for the store in use, whichever it is of: never.
+fn forgets_which_store() -> bool {
+    planted!(OldCheckpointCounts)
 }
 
 #[cfg(test)]
@@ -205,6 +247,25 @@ mod tests {
         assert!(!two.failed(5, old) && two.is(number) && !two.is(old));
         assert_eq!(two.located(number, 0, 1, 1), Some(&"later"));
         assert!(two.failed(5, number) && !two.may_begin(5) && two.may_begin(5 + RETRY_AFTER));
+    }
+
+    /// A disk that was slow publishes the one of the store before when a copy has come.
+    #[test]
+    fn a_checkpoint_of_the_store_before_keeps_nothing_of_the_next_one() {
+        let (mut two, old) = settling();
+        assert!(two.settled(old, 0, 'a').is_none() && two.settled(old, 1, 'b').is_some());
+        assert_eq!(two.replace_store(), None, "what is being published cannot be taken back");
+        assert!(two.published(old), "its host has to hear nothing");
+        assert!(!two.keeps_store(), "it is of the store before");
+        let number = two.begin("of the copy");
+        two.located(number, 0, 1, 1);
+        two.scanned(Timestamp(9));
+        assert!(two.settled(number, 0, 'a').is_some() && !two.keeps_store());
+        assert!(two.published(number) && two.keeps_store());
+        two.replace_store();
+        assert!(!two.keeps_store(), "and of no later one");
+        two.resumed();
+        assert!(two.keeps_store());
     }
 
     #[test]

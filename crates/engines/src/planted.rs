@@ -19,6 +19,12 @@ highwater_core::bugs! {
         shows: Unpowered,
         within: 2000,
     }
+    OldCheckpointCounts = "old-checkpoint-counts" {
+        mistake: "a checkpoint that is published late, of the store before, counts for the one that was copied since",
+        breaks: "what was copied is on no disk, and everybody counts on it",
+        shows: Outrun,
+        within: 2000,
+    }
     ClusterIdKept = "cluster-id-kept" {
         mistake: "a cluster that begins from the disks of another one keeps its id",
         breaks: "nodes of the old one that come back take part in the new one",

@@ -38,6 +38,7 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Restored => restored(plan),
         Circumstance::Forgetful => forgetful(plan),
         Circumstance::Founded => founded(plan),
+        Circumstance::Outrun => outrun(plan),
         Circumstance::Failing => failing(plan),
         Circumstance::Retried => retried(plan),
         Circumstance::Moving => moving(plan),
@@ -345,6 +346,18 @@ fn mixed(plan: &mut Plan) {
 /// Replicas have disks; in the middle a new cluster is founded from them by a majority of the nodes, and the others come back.
 fn founded(plan: &mut Plan) {
     crate::plan::found_anew(plan);
+}
+
+/// Replicas have disks; one after the other is cut off under much work, and the leader keeps little of its log.
+fn outrun(plan: &mut Plan) {
+    torn(plan);
+    plan.disks = true;
+    plan.settings.log_retain_bytes = plan.settings.max_in_flight_bytes;
+    plan.faults.clear();
+    let (timeout, replicas) = (plan.settings.election_timeout, u64::from(plan.replicas));
+    every(plan, 8 * timeout, |round| {
+        vec![(0, 5 * timeout, Fault::Isolate(Victim::Node((round % replicas) as u8)))]
+    });
 }
 
 /// Unpowered, and a sync of a disk fails in between.

@@ -115,6 +115,11 @@ impl Watch {
         }
     }
 
+    /// Something that must not be was seen from outside.
+    pub(crate) fn note(&mut self, what: String) {
+        self.violation(what);
+    }
+
     fn violation(&mut self, what: String) {
         if self.violations.len() < KEPT {
             self.violations.push(what);

@@ -6,7 +6,7 @@
 //!
 //! Every disk is there, so nothing that was acknowledged is lost: clients go on, and their history is judged as one.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use highwater_core::{Incarnation, Library, NodeId, Timestamp};
 use highwater_engines::LogPosition;
@@ -37,8 +37,9 @@ impl Disk {
         }
         chunks.retain(|chunk| !chunk.is_empty());
         let released = vec![LogPosition(0); usize::from(workers) + 1];
-        let checkpoint =
-            Checkpoint { chunks: Arc::new(chunks), floor: moment, complete_at: moment, engine, released };
+        let of = Weak::new();
+        let (chunks, floor, complete_at) = (Arc::new(chunks), moment, moment);
+        let checkpoint = Checkpoint { of, chunks, floor, complete_at, engine, released };
         let mut disk = Disk::default();
         disk.checkpoints.push(checkpoint);
         disk.append(0, Channel::Control, workers, records);

@@ -1,7 +1,13 @@
 //! Checkpoints of simulated machines: scans that take their time while everything else goes on, and publications.
+//!
+//! A publication waits for the disk. Most take a moment, some so long that much happens meanwhile: its replica falls behind, copies a state,
+//! and what is published then is of the store before. Whatever engine it is, a voter that speaks of no copy has its store on its
+//! disk ([`World::check_kept`]).
+
+use std::sync::Arc;
 
 use highwater_core::{Library, NodeId};
-use highwater_engines::{CheckpointNews, CheckpointOrder, Nanos};
+use highwater_engines::{CheckpointNews, CheckpointOrder, Nanos, Service};
 
 use super::World;
 use super::disk::{Publication, Scan};
@@ -10,8 +16,12 @@ use crate::network::Channel;
 use crate::stage::Input;
 use crate::units::MS;
 
-/// A chunk takes so long at most, and so does a publication.
+/// A chunk takes so long at most, and so do most publications.
 const STEP: Nanos = MS;
+/// One publication in so many waits for a slow disk,
+const SLOW_ONE_IN: u64 = 4;
+/// and takes so many election timeouts at most.
+const SLOW_TIMEOUTS: u64 = 20;
 /// Bytes of a chunk, at most.
 const CHUNK_BYTES: u64 = 2_000;
 /// Somebody wants a checkpoint after one in so many syncs.
@@ -36,16 +46,19 @@ impl<L: Library> World<L> {
                     let store = replica.controller.store();
                     let parts = (0..workers).map(|part| store.export(part.into(), workers.into())).collect();
                     let newest = Default::default();
+                    let of = Arc::downgrade(&store);
                     node.disk.publication = None;
-                    node.disk.scan = Some(Scan { number, floor, parts, chunks: Vec::new(), newest });
-                    self.plan_checkpoint(id, number);
+                    node.disk.scan = Some(Scan { number, of, floor, parts, chunks: Vec::new(), newest });
+                    self.plan_checkpoint(id, number, STEP);
                 }
                 CheckpointOrder::Publish { number, complete_at, engine, released, anew } => {
                     if trims_before_published() {
                         node.disk.trim(&node.disk.synced_of(released.clone()), workers);
                     }
                     node.disk.publication = Some(Publication { complete_at, engine, released, anew });
-                    self.plan_checkpoint(id, number);
+                    let slow = self.disks.one_in(SLOW_ONE_IN);
+                    let most = if slow { SLOW_TIMEOUTS * self.election_timeout } else { STEP };
+                    self.plan_checkpoint(id, number, most);
                 }
                 CheckpointOrder::Abandon(_) => {
                     (node.disk.scan, node.disk.publication) = (None, None);
@@ -55,8 +68,9 @@ impl<L: Library> World<L> {
         }
     }
 
-    fn plan_checkpoint(&mut self, id: NodeId, number: u64) {
-        let at = self.now + 1 + self.disks.below(STEP);
+    /// It goes on after so long at most, and what each sync of the disk takes beside.
+    fn plan_checkpoint(&mut self, id: NodeId, number: u64, most: Nanos) {
+        let at = self.now + 1 + self.nodes[id.0 as usize].disk.slowness + self.disks.below(most);
         let life = self.nodes[id.0 as usize].life;
         self.queue.push(at, Event::Checkpoint { node: id, life, number });
     }
@@ -75,8 +89,12 @@ impl<L: Library> World<L> {
             if fails {
                 return self.tell_of_checkpoint(id, CheckpointNews::Failed(number));
             }
+            let late = node.replica.as_ref().is_some_and(|replica| !scan.is_of(&replica.controller.store()));
             node.disk.publish(scan, publication, keep, workers);
             self.mark("checkpoints published");
+            if late {
+                self.mark("checkpoints published of a store that was replaced");
+            }
             return self.tell_of_checkpoint(id, CheckpointNews::Published(number));
         }
         let mut scan = scan;
@@ -84,9 +102,28 @@ impl<L: Library> World<L> {
         let newest = scan.newest;
         node.disk.scan = Some(scan);
         if more {
-            self.plan_checkpoint(id, number);
+            self.plan_checkpoint(id, number, STEP);
         } else {
             self.tell_of_checkpoint(id, CheckpointNews::Scanned { number, newest });
+        }
+    }
+
+    /// A voter that does not say that it copies a state can be counted on: its store is the one with which its process began, or there is
+    /// a checkpoint of it on its disk. To be called when its controller has had a turn.
+    pub(super) fn check_kept(&mut self, id: NodeId) {
+        let node = &self.nodes[id.0 as usize];
+        let Some(replica) = node.replica.as_ref().filter(|_| self.durable) else { return };
+        let store = replica.controller.store();
+        if node.disk.keeps(&store) {
+            return;
+        }
+        let status = replica.controller.status(node.clock.local(self.now));
+        let votes = status.service >= Service::Standby && status.votes_by(&status);
+        if votes && status.copying_bytes.is_none() {
+            let what = format!(
+                "{id} copied its state, and says nothing of that; no checkpoint of it is on its disk"
+            );
+            self.stage.watch.borrow_mut().note(what);
         }
     }
 

@@ -7,12 +7,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use highwater_core::{Random, Timestamp};
 use highwater_engines::{DiskState, LogPosition, Nanos, Replica, Resume, releasable};
-use highwater_store::{Export, Importer};
+use highwater_store::{Export, Importer, Store};
 
 use crate::network::Channel;
 
@@ -41,6 +41,8 @@ pub(super) struct Disk {
     written_to: Vec<LogPosition>,
     /// Published, oldest first.
     pub(super) checkpoints: Vec<Checkpoint>,
+    /// The store with which the process on it began: what that holds follows from the disk.
+    pub began_with: Weak<Store>,
     /// Being written.
     pub scan: Option<Scan>,
     /// It is about to be published.
@@ -74,6 +76,8 @@ struct Copy {
 /// A checkpoint on a disk.
 #[derive(Clone)]
 pub(super) struct Checkpoint {
+    /// The store that was scanned; dangling if it was another process's.
+    pub of: Weak<Store>,
     pub chunks: Arc<Vec<Vec<u8>>>,
     pub floor: Timestamp,
     pub complete_at: Timestamp,
@@ -93,6 +97,8 @@ pub(super) struct Publication {
 /// A scan under way, or at its end.
 pub(super) struct Scan {
     pub number: u64,
+    /// The store that is scanned.
+    pub of: Weak<Store>,
     pub floor: Timestamp,
     /// What is not read yet.
     pub parts: Vec<Export>,
@@ -249,14 +255,14 @@ impl Disk {
         let Publication { complete_at, engine, released, anew } = publication;
         let before = self.checkpoints.last().map(|before| &before.released[..]);
         let released = releasable(released, anew, |writer| self.synced_to[writer], before);
-        let Scan { floor, chunks, newest, .. } = scan;
+        let Scan { of, floor, chunks, newest, .. } = scan;
         // As whoever writes it asserts.
         assert!(
             floor <= complete_at && newest <= complete_at,
             "a checkpoint is complete behind all that it has"
         );
         let chunks = Arc::new(chunks);
-        self.checkpoints.push(Checkpoint { chunks, floor, complete_at, engine, released });
+        self.checkpoints.push(Checkpoint { of, chunks, floor, complete_at, engine, released });
         let old = self.checkpoints.len().saturating_sub(keep);
         self.checkpoints.drain(..old);
         let released = self.released(workers);
@@ -264,6 +270,12 @@ impl Disk {
             return;
         }
         self.trim(&released, workers);
+    }
+
+    /// Whether a store follows from what is on the disk: its process began with it, or a checkpoint is of it.
+    pub fn keeps(&self, store: &Arc<Store>) -> bool {
+        let is = |known: &Weak<Store>| std::ptr::eq(known.as_ptr(), Arc::as_ptr(store));
+        is(&self.began_with) || self.checkpoints.iter().any(|checkpoint| is(&checkpoint.of))
     }
 
     /// Of these positions what is synced.
@@ -339,6 +351,11 @@ impl Disk {
 }
 
 impl Scan {
+    /// Whether it is of this store.
+    pub fn is_of(&self, store: &Arc<Store>) -> bool {
+        std::ptr::eq(self.of.as_ptr(), Arc::as_ptr(store))
+    }
+
     /// Reads a chunk; whether there is more.
     pub fn step(&mut self, budget_bytes: usize) -> bool {
         let Some(export) = self.parts.last_mut() else { return false };

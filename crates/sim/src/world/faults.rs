@@ -65,6 +65,7 @@ impl<L: Library> World<L> {
         }
         let mut replica = build(options, &self.library, node.clock.commits());
         replica.controller.set_disk(node.disk.state());
+        node.disk.began_with = Arc::downgrade(&replica.controller.store());
         if !node.disk.is_empty() {
             self.stage.enter(Actor { node: id, life: incarnation, who: Channel::Control });
             // A disk that leads nowhere without its newest checkpoint is as good as lost: that is another fault.

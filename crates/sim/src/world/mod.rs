@@ -176,6 +176,7 @@ pub struct World<L: Library> {
     pub may_lose: bool,
     durable: bool,
     behind: bool,
+    election_timeout: Nanos,
     /// Who there is, of this cluster: a bit each.
     known: u32,
     /// Which of the clusters that there were this one is.
@@ -206,6 +207,7 @@ impl<L: Library> World<L> {
             disks: Random::new(options.seed ^ 0xd15c_d15c),
             durable: engine.durability.has_disk(),
             behind: engine.durability == Durability::Async,
+            election_timeout: engine.election_timeout,
             orders: Vec::new(),
             cluster: 0,
             known: ((1u64 << options.nodes) - 1) as u32,

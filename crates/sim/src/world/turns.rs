@@ -267,6 +267,7 @@ impl<L: Library> World<L> {
             self.queue
                 .push(now + length + 1, Event::SetAside { node: id, life: self.nodes[id.0 as usize].life });
         }
+        self.check_kept(id);
     }
 
     /// What a worker hands out goes its way, when its turn is over.

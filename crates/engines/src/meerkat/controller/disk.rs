@@ -50,13 +50,11 @@ pub(super) struct Keeping {
     /// Counts what was kept.
     last: u64,
     waits: VecDeque<(u64, After)>,
-    /// A checkpoint under way: whether it is of what was copied, and where workers' records are needed from.
-    checkpointing: Checkpointing<bool, LogPosition, ()>,
+    /// A checkpoint under way, and where workers' records are needed from.
+    checkpointing: Checkpointing<(), LogPosition, ()>,
     orders: Vec<CheckpointOrder>,
     /// What was copied is complete, and on no disk.
     pub copied: bool,
-    /// The checkpoint that is being published is of that. (One of the store before may still be on its way to be published.)
-    of_copied: bool,
     /// What was closed when the scan of the checkpoint under way began, and the latest that it has met.
     floor: Timestamp,
     newest: Timestamp,
@@ -139,7 +137,7 @@ impl MeerkatController {
             return;
         }
         self.shared.scanning.store(true, Ordering::SeqCst);
-        let number = self.keeping.checkpointing.begin(self.keeping.copied);
+        let number = self.keeping.checkpointing.begin(());
         let kept = Arc::new(self.all_kept());
         self.command(|| Command::CheckpointFrom { number, kept: kept.clone() });
     }
@@ -166,8 +164,9 @@ impl MeerkatController {
             }
             CheckpointNews::Scanned { .. } => {}
             CheckpointNews::Published(number) => {
-                let published = self.keeping.checkpointing.published(number);
-                if published && self.standing == Standing::Learning && self.keeping.of_copied {
+                let checkpointing = &mut self.keeping.checkpointing;
+                let kept = checkpointing.published(number) && checkpointing.keeps_store();
+                if kept && self.standing == Standing::Learning {
                     self.standing = Standing::Ready;
                     self.note("what was copied is on this node's disk".into());
                 }
@@ -182,8 +181,7 @@ impl MeerkatController {
 
     pub(super) fn on_checkpoint_settled(&mut self, worker: u16, number: u64) {
         let Some(whole) = self.keeping.checkpointing.settled(number, worker, ()) else { return };
-        let Whole { begun, complete_at, parts } = whole;
-        self.keeping.of_copied = begun;
+        let Whole { begun: (), complete_at, parts } = whole;
         let mut engine = vec![VERSION];
         engine.extend_from_slice(&self.shared.options.workers.to_le_bytes());
         engine.extend_from_slice(&self.keeping.newest.0.to_le_bytes());
@@ -197,8 +195,8 @@ impl MeerkatController {
     /// The store is another one from here on: what was scanned is of no use.
     pub(super) fn leave_store(&mut self) {
         // One that is being published is of what was; who comes back from it finds in the records that it was left.
-        (self.keeping.copied, self.keeping.of_copied) = (false, false);
-        let Some(Undo { told, kept }) = self.keeping.checkpointing.give_up() else { return };
+        self.keeping.copied = false;
+        let Some(Undo { told, kept }) = self.keeping.checkpointing.replace_store() else { return };
         if kept {
             self.shared.scanning.store(false, Ordering::SeqCst);
         }

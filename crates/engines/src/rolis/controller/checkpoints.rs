@@ -1,7 +1,7 @@
 //! What a checkpoint means for the rest of the replica, and how it goes on from one. [`super::super::checkpoint`] has its state.
 //!
 //! A checkpoint is given up when this replica's lead ends (what was scanned may be rolled back), and when its store is
-//! replaced. Everything else it survives.
+//! replaced. Everything else it survives. One that is being published then is published, and counts for the store that it is of only.
 
 use std::sync::atomic::Ordering;
 
@@ -150,7 +150,7 @@ impl RolisController {
 
     fn on_published(&mut self, number: u64) {
         if self.checkpointing.published(number) {
-            self.has_checkpoint = true;
+            // It may be of the store before: then one of this store begins at once.
             self.watch_store();
             let released = std::mem::take(&mut self.released);
             self.desk.command_all(|stream| Command::CheckpointPublished(released[stream.0 as usize]));
@@ -159,7 +159,18 @@ impl RolisController {
 
     /// What was scanned may not stay.
     pub(super) fn give_up_checkpoint(&mut self, now: Nanos, why: &'static str) {
-        let Some(Undo { told, kept }) = self.checkpointing.give_up() else { return };
+        let undo = self.checkpointing.give_up();
+        self.undo_checkpoint(now, undo, why);
+    }
+
+    /// Another store takes the place of the one in use, and there is no checkpoint of it.
+    pub(super) fn leave_checkpoints(&mut self, now: Nanos, why: &'static str) {
+        let undo = self.checkpointing.replace_store();
+        self.undo_checkpoint(now, undo, why);
+    }
+
+    fn undo_checkpoint(&mut self, now: Nanos, undo: Option<Undo>, why: &'static str) {
+        let Some(Undo { told, kept }) = undo else { return };
         if kept {
             self.keep_tombstones(false);
         }
@@ -171,7 +182,8 @@ impl RolisController {
 
     /// Whether what this process has copied is lost with it: there is no checkpoint of it yet.
     pub(super) fn lacks_checkpoint(&self) -> bool {
-        self.desk.shared.options.durability.has_disk() && self.receiver.has_copied() && !self.has_checkpoint
+        let has_disk = self.desk.shared.options.durability.has_disk();
+        has_disk && self.receiver.has_copied() && !self.checkpointing.keeps_store()
     }
 
     /// Tells the workers: with `async` others' disks may lack what this store has.
@@ -207,10 +219,128 @@ impl RolisController {
         shared.rounds.lose_store();
         self.remembered = Some(contents.members.clone());
         self.desk.starting_at(from.positions[workers]);
-        self.has_checkpoint = true;
+        self.checkpointing.resumed();
         let (floor, complete_at) = (from.floor, from.complete_at);
         let positions: Vec<LogPosition> = from.positions.to_vec();
         self.desk.shared.resume(Some(Resumed { contents, floor, complete_at, positions }));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use highwater_consensus::{RecoveryPoint, Voter};
+    use highwater_core::{Clock, Epoch, Incarnation, NodeId, Schema};
+    use highwater_store::Store;
+
+    use super::*;
+    use crate::copy::RETRY_AFTER as ASK_AFTER;
+    use crate::memory::Account;
+    use crate::options::Options;
+    use crate::rolis::control::Granted;
+    use crate::rolis::shared::Shared;
+    use crate::seam::Controller;
+
+    const STREAM: StreamId = StreamId(0);
+
+    fn voter(node: u8) -> Voter {
+        Voter { node: NodeId(node), incarnation: Incarnation(1) }
+    }
+
+    /// Of node 1 of three, which votes and follows nobody yet.
+    fn controller(durability: Durability) -> RolisController {
+        let options = Options { durability, ..Options::new(NodeId(1), 3, 1, Incarnation(1)) };
+        let account = Account::new(&options, 1);
+        let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), account));
+        let schema = Schema::new(vec![]);
+        let mut controller = RolisController::new(shared, schema.clone(), Store::new(schema));
+        let level = controller.desk.shared.options.levels;
+        for peer in [0, 2] {
+            controller.peer_up(0, NodeId(peer), Incarnation(1), level);
+        }
+        controller.on_genesis(0, members());
+        controller
+    }
+
+    fn members() -> Members {
+        Members::new(Epoch(0), (0..3).map(voter).collect())
+    }
+
+    fn ordered(controller: &mut RolisController) -> Vec<CheckpointOrder> {
+        let mut out = crate::seam::ControlOutbox::default();
+        controller.desk.hand_out(&mut out);
+        out.checkpoint
+    }
+
+    /// Up to the order to publish: the checkpoint's number.
+    fn publishing(controller: &mut RolisController, now: Nanos) -> u64 {
+        controller.begin_checkpoint(now);
+        let number = controller.checkpointing.number();
+        let located = (EntryIndex(1), LogPosition(0), RecoveryPoint::default());
+        controller.on_checkpoint_from(now, number, STREAM, Some(located));
+        controller.on_checkpoint_news(now, CheckpointNews::Scanned { number, newest: Timestamp::ZERO });
+        controller.on_checkpoint_settled(now, number, STREAM, Some(EntryIndex(0)));
+        let orders = ordered(controller);
+        let is = |order: &CheckpointOrder| matches!(order, CheckpointOrder::Publish { number: of, .. } if *of == number);
+        assert!(orders.iter().any(is), "{orders:?}");
+        number
+    }
+
+    /// The leader says that this replica is too far behind; it copies a state, and that is complete.
+    fn copy(controller: &mut RolisController, now: Nanos) {
+        controller.on_too_far(now, STREAM);
+        let donor = NodeId(2);
+        controller.receiver.park();
+        let name = controller.receiver.ask(now + ASK_AFTER, donor, 1);
+        let (epoch, floor, starts) = (Epoch(0), Timestamp::ZERO, vec![EntryIndex(1)]);
+        controller.on_copy_grant(now, donor, name, Granted { epoch, members: members(), floor, starts });
+        controller.on_copied(name, STREAM, Timestamp::ZERO);
+        controller.turn_receiving(now);
+        assert!(controller.receiver.store_is_complete());
+    }
+
+    /// A publication waits for syncs of a slow disk, as a node does that falls behind: both come together. Whoever then counts what
+    /// was copied as kept loses it with its process, and everybody counts on it.
+    #[test]
+    fn a_checkpoint_of_the_store_before_is_none_of_what_was_copied_since() {
+        for durability in [Durability::Sync, Durability::Async] {
+            let mut controller = controller(durability);
+            let old = publishing(&mut controller, 1);
+            copy(&mut controller, 2);
+            assert!(controller.lacks_checkpoint());
+            controller.on_checkpoint_news(3, CheckpointNews::Published(old));
+            assert!(controller.lacks_checkpoint(), "{durability:?}: what was copied is on no disk");
+            assert!(controller.describe(3).copying_bytes.is_some(), "and whoever asks hears it");
+            let volatile = controller.desk.shared.store_is_volatile.load(Ordering::Relaxed);
+            assert_eq!(volatile, durability == Durability::Async);
+            // The next one begins at once, and is of what was copied.
+            let now = 4 + RETRY_AFTER;
+            controller.turn_receiving(now);
+            assert!(controller.checkpointing.is(old + 1));
+            let new = publishing(&mut controller, now);
+            controller.on_checkpoint_news(now, CheckpointNews::Published(new));
+            assert!(!controller.lacks_checkpoint() && controller.describe(now).copying_bytes.is_none());
+        }
+    }
+
+    /// One that was only scanned is given up, and its late answers are nobody's.
+    #[test]
+    fn late_answers_of_a_scan_of_the_store_before_are_not_taken() {
+        let mut controller = controller(Durability::Sync);
+        controller.begin_checkpoint(1);
+        let old = controller.checkpointing.number();
+        let located = (EntryIndex(1), LogPosition(0), RecoveryPoint::default());
+        controller.on_checkpoint_from(1, old, STREAM, Some(located));
+        copy(&mut controller, 2);
+        let scanned = CheckpointNews::Scanned { number: old, newest: Timestamp::ZERO };
+        for news in [scanned, CheckpointNews::Published(old), CheckpointNews::Failed(old)] {
+            controller.on_checkpoint_news(3, news);
+            assert!(controller.lacks_checkpoint(), "{news:?}");
+        }
+        let orders = ordered(&mut controller);
+        assert!(orders.iter().any(|order| matches!(order, CheckpointOrder::Abandon(_))), "{orders:?}");
+        assert!(!orders.iter().any(|order| matches!(order, CheckpointOrder::Publish { .. })), "{orders:?}");
     }
 }

@@ -33,8 +33,7 @@ impl RolisController {
     }
 
     pub(super) fn lose_store(&mut self, now: Nanos) {
-        self.give_up_checkpoint(now, "the store has to be replaced");
-        self.has_checkpoint = false;
+        self.leave_checkpoints(now, "the store has to be replaced");
         self.give_up_copy();
         for copy in self.donor.all() {
             self.refuse_copy(copy);
@@ -91,8 +90,7 @@ impl RolisController {
             return;
         }
         self.desk.note(format!("copying the state from {from}, floor {floor}"));
-        self.give_up_checkpoint(now, "the store is replaced");
-        self.has_checkpoint = false;
+        self.leave_checkpoints(now, "the store is replaced");
         self.store = Store::new(self.schema.clone());
         let shared = &self.desk.shared;
         // All workers are parked: nobody uses the cells.

@@ -90,8 +90,6 @@ pub struct RolisController {
     checkpointing: Checkpointing,
     /// What the workers may forget once it is published.
     released: Vec<LogPosition>,
-    /// There is a checkpoint of this store, or it began empty.
-    has_checkpoint: bool,
     /// Where what this controller wrote once more for a checkpoint begins and ends.
     written_anew: (LogPosition, LogPosition),
     disk_room: DiskRoom,
@@ -149,7 +147,6 @@ impl RolisController {
             written: None,
             checkpointing: Checkpointing::default(),
             released: Vec::new(),
-            has_checkpoint: false,
             written_anew: Default::default(),
             disk_room: DiskRoom::default(),
             timekeeper: Timekeeper::default(),
