@@ -116,6 +116,8 @@ mod bug {
         Waiting,
         /// Clients of Redis decide transactions step by step, on few keys.
         Interacting,
+        /// Clients of Redis send many commands at once, on few keys, and requests are put off.
+        Pipelining,
     }
 
     /// Lists the bugs of one owner: a static of each name, and `ALL` of them.

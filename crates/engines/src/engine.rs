@@ -116,7 +116,8 @@ pub struct Abilities {
     pub freshness: bool,
     /// Every replica that has its say takes transactions by its own account: none leads, and a client may keep to any.
     pub leaderless: bool,
-    /// A worker's requests take effect in the order in which they were submitted. Else whoever wants that waits for each answer.
+    /// A worker's requests take effect in the order in which they were submitted, but for those that it [puts
+    /// off](crate::seam::Taken::PutOff), which are few. Else it puts all of them off.
     pub in_order: bool,
     /// Clients may coordinate their transactions themselves: [`Worker::deliver_client`](crate::Worker::deliver_client).
     pub client_coordinators: bool,

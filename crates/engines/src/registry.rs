@@ -146,10 +146,16 @@ impl FromStr for EngineKind {
 
 #[cfg(test)]
 mod tests {
-    use highwater_core::{Incarnation, Nanos, ProcedureId, Registry, TableSpec, Timestamp, Transaction};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use highwater_core::{
+        Abort, Incarnation, Nanos, Outcome, Procedure, ProcedureId, Registry, TableSpec, Timestamp,
+        Transaction,
+    };
 
     use super::*;
-    use crate::seam::{Freshness, Refusal, Request, Session, Token};
+    use crate::retries::ATTEMPTS_IN_A_ROW;
+    use crate::seam::{ControlOutbox, Freshness, Outbox, Refusal, Request, Session, Taken, Token};
 
     struct Nothing;
 
@@ -186,6 +192,79 @@ mod tests {
             assert_eq!(freshness, matches!(kind, EngineKind::Rolis | EngineKind::Strawman), "{kind}");
             assert_eq!(kind.abilities().admit(&plain), Ok(()));
             assert_eq!(kind.abilities().admit(&Request { deadline: Some(1), ..plain }), Ok(()), "a hint");
+        }
+    }
+
+    /// Meets conflicts as often as it is told to.
+    struct Stumbles;
+
+    /// Conflicts to come.
+    static STUMBLES: AtomicU32 = AtomicU32::new(0);
+
+    impl Procedure for Stumbles {
+        const NAME: &'static str = "stumbles";
+
+        fn run<T: Transaction>(_: &mut T, _: &[u8], _: &mut Vec<u8>) -> Result<(), Abort> {
+            let less = |left: u32| left.checked_sub(1);
+            let met = STUMBLES.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok();
+            if met { Err(Abort::Conflict) } else { Ok(()) }
+        }
+    }
+
+    impl Library for Stumbles {
+        fn tables(&self) -> Vec<TableSpec> {
+            Vec::new()
+        }
+
+        fn register<T: Transaction>(&self, registry: &mut Registry<T>) {
+            registry.register::<Stumbles>();
+        }
+    }
+
+    /// Who serves alone, after turns enough.
+    fn serving(kind: EngineKind, workers: u16) -> (Replica, Nanos) {
+        let options = Options::new(NodeId(0), 1, workers, Incarnation(1));
+        let mut replica = build(kind, options, &Stumbles, Arc::new(Clock::counter()));
+        for now in (0..).step_by(1_000_000).take(10_000) {
+            replica.controller.turn(now, &mut ControlOutbox::default());
+            for worker in &mut replica.workers {
+                worker.turn(now, &mut Outbox::default());
+            }
+            if replica.workers.iter().all(|worker| worker.ready().is_ok()) {
+                return (replica, now);
+            }
+        }
+        panic!("{kind} does not serve alone");
+    }
+
+    /// A host keeps a client's requests in order by that: of an engine that claims an order, each worker says which requests have no
+    /// place in it yet, and which overtake those.
+    #[test]
+    fn a_worker_says_which_requests_it_puts_off() {
+        for kind in EngineKind::ALL {
+            let (mut replica, now) = serving(*kind, 2);
+            let stumbles = replica.procedures.iter().position(|name| *name == Stumbles::NAME);
+            let procedure = ProcedureId(stumbles.expect("it is registered") as u16);
+            for worker in &mut replica.workers {
+                let mut submit = |token| worker.submit(now, Request::new(Token(token), procedure, &[]));
+                let orders = kind.abilities().in_order;
+                let placed = if orders { Taken::Placed } else { Taken::PutOff };
+                assert_eq!(submit(1), Ok(placed), "{kind}");
+                if !orders {
+                    continue;
+                }
+                STUMBLES.store(ATTEMPTS_IN_A_ROW, Ordering::SeqCst);
+                assert_eq!(submit(2), Ok(Taken::PutOff), "{kind}: it met conflicts");
+                assert_eq!(submit(3), Ok(Taken::Placed), "{kind}: another one's goes on");
+                let mut out = Outbox::default();
+                let mut turn = || {
+                    worker.turn(now, &mut out);
+                    out.replies
+                        .iter()
+                        .any(|reply| reply.token == Token(2) && reply.outcome == Outcome::Committed)
+                };
+                assert!(kind.abilities().replicates || turn(), "{kind}: it comes again");
+            }
         }
     }
 

@@ -4,13 +4,16 @@
 //! somebody writes to may fail a hundred times, each of them as long as a thousand others' transactions. So a request gets
 //! [`ATTEMPTS_IN_A_ROW`], and then waits for the next turn, in which the worker also hears its peers, its clients and its
 //! operator.
+//!
+//! What waits here has no place in the order of transactions, and those that wait overtake each other. So whoever put one in is told
+//! ([`Taken::PutOff`]), and hands in no later request of the same client before that one is answered.
 
 use std::collections::VecDeque;
 
 use highwater_core::ProcedureId;
 
 use crate::call::Call;
-use crate::seam::{Request, Session, Token};
+use crate::seam::{Request, Session, Taken, Token};
 
 /// Attempts in a row before a request waits for the next turn.
 pub(crate) const ATTEMPTS_IN_A_ROW: u32 = 4;
@@ -66,7 +69,7 @@ impl Retries {
     }
 
     /// A request had its attempts in a row.
-    pub fn put_off(&mut self, request: &Request<'_>) {
+    pub fn put_off(&mut self, request: &Request<'_>) -> Taken {
         self.bytes += request.args.len();
         self.waiting.push_back(Retry {
             token: request.token,
@@ -75,6 +78,7 @@ impl Retries {
             session: request.session,
             attempts: ATTEMPTS_IN_A_ROW,
         });
+        Taken::PutOff
     }
 
     /// Gives those that waited longest as many attempts again by `run`, up to the first that meets conflicts once more: however
@@ -114,7 +118,8 @@ mod tests {
     fn waiting(count: u64) -> Retries {
         let mut retries = Retries::default();
         for number in 0..count {
-            retries.put_off(&Request::new(Token(number), ProcedureId(0), b"args"));
+            let taken = retries.put_off(&Request::new(Token(number), ProcedureId(0), b"args"));
+            assert_eq!(taken, Taken::PutOff);
         }
         retries
     }

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use common::{call, config, identity};
 use highwater_core::{Clock, Incarnation, Levels, NodeId};
 use highwater_engines::{
-    Endpoint, EngineKind, Frame, Nanos, Next, Outbox, Refusal, Replica, Request, Worker, build,
+    Endpoint, EngineKind, Frame, Nanos, Next, Outbox, Refusal, Replica, Request, Taken, Worker, build,
 };
 use highwater_node::library::NodeLibrary;
 use highwater_node::transport::Channel;
@@ -75,7 +75,7 @@ impl Worker for Chatter {
         Err(Refusal::Busy)
     }
 
-    fn submit(&mut self, _: Nanos, _: Request<'_>) -> Result<(), Refusal> {
+    fn submit(&mut self, _: Nanos, _: Request<'_>) -> Result<Taken, Refusal> {
         Err(Refusal::Busy)
     }
 

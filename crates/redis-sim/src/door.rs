@@ -23,7 +23,7 @@ pub fn node_at(address: &str) -> Option<NodeId> {
 }
 
 /// The door of one life of a node.
-pub fn door(node: NodeId, procedures: Procedures, salt: u64, in_order: bool) -> (Arc<Door>, Woken) {
+pub fn door(node: NodeId, procedures: Procedures, salt: u64) -> (Arc<Door>, Woken) {
     let woken = Woken::default();
     let wakes = woken.clone();
     let describe = || Description {
@@ -40,7 +40,6 @@ pub fn door(node: NodeId, procedures: Procedures, salt: u64, in_order: bool) -> 
         callables: Callables::of(&[], &[], &[]),
         node,
         leaderless: false,
-        in_order,
         sessions: 0,
         salt,
         addresses: Box::new(|node| Some(address(node))),

@@ -4,12 +4,12 @@
 //!
 //! A host acts between the turns of its worker only, as the node's thread does, and not while its process is paused or its thread is at work.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use highwater_core::{NodeId, Outcome, Timestamp};
-use highwater_engines::{Nanos, Refusal, Token};
+use highwater_engines::{Nanos, Refusal, Taken, Token};
 use highwater_node::resp::keyspace::{KEYSPACE, head::Row};
 use highwater_node::resp::moment::Moment;
 use highwater_node::resp::{Allowance, Connection, Door, Procedures};
@@ -39,12 +39,23 @@ struct Line {
     unread: Vec<u8>,
     /// What the client asks at the moment, if it is one of those that are judged in order.
     op: Option<Op>,
+    /// What it has asked behind that, without waiting.
+    behind: VecDeque<Op>,
     /// Requests of it that the engine has.
     under_way: u32,
     /// Since when, by the machine's clock, it waits for data, and in which place among all that ever did.
     waits: Option<(Nanos, u64)>,
     /// It was closed by the other end.
     closed: bool,
+}
+
+impl Line {
+    /// Of a command the engine has heard, or refused it. One that waits for data is asked again, and has none behind it.
+    fn next_op(&mut self) {
+        if let Some(next) = self.behind.pop_front() {
+            self.op = Some(next);
+        }
+    }
 }
 
 /// One worker's part.
@@ -144,8 +155,7 @@ impl Host {
     pub fn new(world: &World<Joined>, node: NodeId, process: u64, salt: u64) -> Option<Host> {
         let replica = world.replica(node)?;
         let procedures = Procedures::find(&replica.procedures).expect("the library has the door's");
-        let abilities = world.engine().abilities();
-        let (door, woken) = door(node, procedures, salt, abilities.in_order);
+        let (door, woken) = door(node, procedures, salt);
         let desk = || Desk { lines: BTreeMap::new(), waiters: Waiters::new(LOOK_NEVER) };
         Some(Host {
             node,
@@ -165,19 +175,21 @@ impl Host {
         self.process
     }
 
-    /// Bytes of a client have come over a connection, a new one perhaps. `op`: what they ask.
-    pub fn arrive(&mut self, worker: u16, number: u64, bytes: &[u8], op: Option<Op>) {
+    /// Bytes of a client have come over a connection, a new one perhaps. `ops`: what they ask, one command after the other.
+    pub fn arrive(&mut self, worker: u16, number: u64, bytes: &[u8], ops: Vec<Op>) {
         let id = number << 8 | u64::from(worker);
         let line = self.desks[usize::from(worker)].lines.entry(number).or_insert_with(|| Line {
             connection: Connection::new(id, self.door.clone()),
             unread: Vec::new(),
             op: None,
+            behind: VecDeque::new(),
             under_way: 0,
             waits: None,
             closed: false,
         });
         line.unread.extend_from_slice(bytes);
-        line.op = op;
+        line.behind = ops.into();
+        line.op = line.behind.pop_front();
     }
 
     /// A client has closed its connection.
@@ -305,23 +317,28 @@ impl Host {
             while let Some(request) = line.connection.next(&mut { Allowance::WHOLE }) {
                 let seq = request.seq;
                 let token = ledger.next();
-                let taken = world.submit(node, worker, token, request.procedure, request.args);
+                let taken = world.place(node, worker, token, request.procedure, request.args);
                 match taken {
-                    Ok(()) => {
-                        let record = line.op.clone().map(|op| record(op, request.args, world.now));
+                    Ok(taken) => {
+                        let record = line.op.clone().map(|op| record(op, request.args, world.now, *number));
                         let record = record.map(|record| {
                             ledger.records.push(record);
                             ledger.records.len() - 1
                         });
                         ledger.asked(Asked { node, process, worker, line: Some((*number, seq)), record });
+                        if taken == Taken::PutOff {
+                            ledger.mark("guests' requests put off");
+                        }
                         line.under_way += 1;
-                        line.connection.submitted(seq, 0);
+                        line.connection.submitted(seq, 0, taken);
+                        line.next_op();
                     }
                     Err(refusal) => {
                         line.connection.refused(seq, refusal);
                         if refusal == Refusal::Busy {
                             break;
                         }
+                        line.next_op();
                     }
                 }
             }
@@ -350,7 +367,7 @@ impl Host {
                 world.submit(node, worker, token, sweep, moment).is_ok()
             });
             if self.expiry.next().is_none() {
-                ledger.records.push(record(Op::Sweep, &args, world.now));
+                ledger.records.push(record(Op::Sweep, &args, world.now, SWEEPS));
                 let record = Some(ledger.records.len() - 1);
                 self.sweeps.insert(ledger.asked(Asked { node, process, worker, line: None, record }));
                 ledger.mark("sweeps");
@@ -420,8 +437,11 @@ fn local(world: &mut World<Joined>, node: NodeId) -> Nanos {
     world.clock(node).local(now)
 }
 
-fn record(op: Op, args: &[u8], now: Nanos) -> Record {
+/// No connection has this number.
+const SWEEPS: u64 = u64::MAX;
+
+fn record(op: Op, args: &[u8], now: Nanos, line: u64) -> Record {
     let moment =
         Moment::decode(&mut highwater_core::codec::Reader::new(args)).expect("a moment stands in front");
-    Record { op, unix_ms: moment.unix_ms, asked: now, end: End::Unknown }
+    Record { op, unix_ms: moment.unix_ms, asked: now, line, end: End::Unknown }
 }

@@ -112,6 +112,18 @@ impl Op {
         }
     }
 
+    /// Whether it changes something whatever it finds: its moment is its own.
+    pub fn writes(&self) -> bool {
+        matches!(self, Op::Set(..) | Op::Append(..) | Op::Push(..) | Op::ZAdd(..))
+    }
+
+    /// Whether both look at one key. The sweep looks at none that a client names.
+    pub fn shares_key_with(&self, other: &Op) -> bool {
+        let none = State::new();
+        let keys = other.keys(&none);
+        self.keys(&none).iter().any(|key| keys.contains(key))
+    }
+
     /// The group that it is about: what stands before the first colon of its keys. `None`: all.
     pub fn group(&self) -> Option<&str> {
         let key = match self {

@@ -20,6 +20,8 @@ pub struct Record {
     pub unix_ms: u64,
     /// When its host handed it to the engine.
     pub asked: Nanos,
+    /// The connection over which it came. Those of one connection are asked in the order in which they stand among the records.
+    pub line: u64,
     /// How it ended.
     pub end: End,
 }
@@ -68,6 +70,7 @@ pub fn judge(records: &[Record]) -> Result<Judged, String> {
             done.push((*at, *told, reply, record));
         }
     }
+    in_line(records)?;
     done.sort_by_key(|(at, ..)| *at);
     real_time(&done)?;
     let groups: BTreeSet<&str> = records.iter().filter_map(|record| record.op.group()).collect();
@@ -105,6 +108,26 @@ fn real_time(done: &[(Timestamp, Nanos, &str, &Record)]) -> Result<(), String> {
     Ok(())
 }
 
+/// Of one connection's commands a later one takes effect behind an earlier one, answered or not: if it writes it has a later moment, and if
+/// it looks at the same key it has none before. (One that only looks at another key may be of a moment before what was written last.)
+fn in_line(records: &[Record]) -> Result<(), String> {
+    let mut latest: BTreeMap<u64, Vec<(Timestamp, &Record)>> = BTreeMap::new();
+    for record in records {
+        let End::Done { at, .. } = &record.end else { continue };
+        let before = latest.entry(record.line).or_default();
+        let overtaken = |(earlier, other): &&(Timestamp, &Record)| {
+            (record.op.writes() && at <= earlier) || (at < earlier && record.op.shares_key_with(&other.op))
+        };
+        if let Some((earlier, other)) = before.iter().find(overtaken) {
+            return Err(format!(
+                "{record:?}, at {at}, stands before {other:?}, at {earlier}, which came in front of it over the same connection"
+            ));
+        }
+        before.push((*at, record));
+    }
+    Ok(())
+}
+
 type States = BTreeSet<(State, u64)>;
 
 /// Whether all could be followed.
@@ -119,8 +142,9 @@ fn follow(
     let mut states = States::from([(State::new(), 0)]);
     let mut followed = 0;
     let mut last: BTreeMap<String, String> = BTreeMap::new();
-    for (at, _, reply, record) in known.iter().copied() {
-        let may = |(after, _): &(Timestamp, &Record)| *after < *at;
+    for of_one_moment in known.chunk_by(|one, other| one.0 == other.0) {
+        let at = of_one_moment[0].0;
+        let may = |(after, _): &(Timestamp, &Record)| *after < at;
         let open: Vec<Option<&Record>> = open.iter().map(|open| may(open).then_some(open.1)).collect();
         let sweeps: Vec<&Record> = sweeps.iter().filter(|open| may(open)).map(|open| open.1).collect();
         if !spread(&mut states, &open, &sweeps) {
@@ -132,27 +156,39 @@ fn follow(
         }
         let mut next = States::new();
         let mut expected = BTreeSet::new();
-        for (mut state, used) in states.iter().cloned() {
-            let answer = record.op.run(&mut state, record.unix_ms);
-            if record.op == Op::Sweep || answer == *reply {
-                next.insert((state, used));
-            } else {
-                expected.insert(answer);
+        // One of them wrote, at most: the others saw that, and changed nothing.
+        for first in 0..of_one_moment.len() {
+            let others = (0..of_one_moment.len()).filter(|at| *at != first);
+            for (state, used) in states.iter().cloned() {
+                let mut order = std::iter::once(first).chain(others.clone()).map(|at| of_one_moment[at]);
+                match order.try_fold(state, |state, (_, _, reply, record)| step(state, record, reply)) {
+                    Ok(state) => next.extend([(state, used)]),
+                    Err(answer) => expected.extend([answer]),
+                }
             }
         }
+        let records: Vec<&Record> = of_one_moment.iter().map(|(.., record)| *record).collect();
         if next.is_empty() {
             let states: Vec<_> = states.iter().take(4).map(|(state, _)| state).collect();
             return Err(format!(
-                "{record:?} cannot have answered that; possible is {expected:?}, in states {states:?}; before it: {last:#?}"
+                "{records:?} cannot have answered that; possible is {expected:?}, in states {states:?}; before it: {last:#?}"
             ));
         }
-        last.insert(
-            format!("{:?}", record.op.words_or_sweep()),
-            format!("{at}, {}: {reply:?}", record.unix_ms),
-        );
+        for (at, _, reply, record) in of_one_moment.iter().copied() {
+            last.insert(
+                format!("{:?}", record.op.words_or_sweep()),
+                format!("{at}, {}: {reply:?}", record.unix_ms),
+            );
+        }
         states = next;
     }
     Ok(true)
+}
+
+/// What a command makes of a state, if what it answers there is what it answered; else what that would be.
+fn step(mut state: State, record: &Record, reply: &str) -> Result<State, String> {
+    let answer = record.op.run(&mut state, record.unix_ms);
+    if record.op == Op::Sweep || answer == reply { Ok(state) } else { Err(answer) }
 }
 
 /// Adds the states that there may be if some of the open ones happen now.
@@ -194,7 +230,18 @@ mod tests {
     use super::*;
 
     fn done(op: Op, unix_ms: u64, (asked, told): (Nanos, Nanos), at: u64, reply: &str) -> Record {
-        Record { op, unix_ms, asked, end: End::Done { at: Timestamp(at), told, reply: reply.into() } }
+        Record {
+            op,
+            unix_ms,
+            asked,
+            line: asked,
+            end: End::Done { at: Timestamp(at), told, reply: reply.into() },
+        }
+    }
+
+    /// The same, all over one connection.
+    fn in_one_line(records: &[Record]) -> Vec<Record> {
+        records.iter().cloned().map(|record| Record { line: 1, ..record }).collect()
     }
 
     fn get() -> Op {
@@ -217,7 +264,7 @@ mod tests {
 
     #[test]
     fn what_nobody_knows_may_have_happened_but_not_before_it_was_asked_for() {
-        let lost = Record { op: set(None), unix_ms: 100, asked: 10, end: End::Unknown };
+        let lost = Record { op: set(None), unix_ms: 100, asked: 10, line: 10, end: End::Unknown };
         let absent = done(get(), 100, (0, 1), 1, "$-1\r\n");
         let there = done(get(), 100, (20, 21), 2, "$1\r\nv\r\n");
         let again = done(get(), 100, (30, 31), 3, "$-1\r\n");
@@ -227,6 +274,33 @@ mod tests {
         // Before anything was told it may have been anywhere; behind what was told before, it may not.
         let first = done(get(), 100, (2, 3), 2, "$-1\r\n");
         assert!(judge(&[lost, first, early]).is_err());
+    }
+
+    /// Two that are under way together may have any order, unless they came over one connection.
+    #[test]
+    fn commands_of_one_connection_keep_their_order() {
+        let (first, second) =
+            (done(set(None), 100, (0, 9), 2, "+OK\r\n"), done(set(None), 100, (1, 9), 1, "+OK\r\n"));
+        assert!(judge(&[first.clone(), second.clone()]).is_ok());
+        assert!(judge(&in_one_line(&[first.clone(), second])).unwrap_err().contains("the same connection"));
+        // A look at another key may be of the moment before; at the same one it may not.
+        let elsewhere = done(Op::Get("e:other".into()), 100, (1, 9), 1, "$-1\r\n");
+        assert!(judge(&in_one_line(&[first.clone(), elsewhere])).is_ok());
+        let stale = done(get(), 100, (1, 9), 1, "$-1\r\n");
+        assert!(judge(&[first.clone(), stale.clone()]).is_ok());
+        assert!(judge(&in_one_line(&[first, stale])).unwrap_err().contains("the same connection"));
+    }
+
+    /// What only looks, or finds nothing to do, has the moment of the write that it saw; it may have been asked for first, and put off.
+    #[test]
+    fn of_one_moment_what_wrote_comes_first() {
+        let there = done(get(), 100, (0, 9), 1, "$1\r\nv\r\n");
+        let set = done(set(None), 100, (1, 9), 1, "+OK\r\n");
+        assert!(judge(&[there.clone(), set.clone()]).is_ok());
+        let also = done(Op::Persist("e:k".into()), 100, (0, 9), 1, ":0\r\n");
+        assert!(judge(&[also, there.clone(), set]).is_ok());
+        let absent = done(get(), 100, (0, 9), 1, "$-1\r\n");
+        assert!(judge(&[there, absent]).is_err());
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Scene {
         let words = op.words();
         let bulks = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect::<String>();
         let bytes = format!("*{}\r\n{bulks}", words.len());
-        self.host.arrive(worker, line, bytes.as_bytes(), Some(op));
+        self.host.arrive(worker, line, bytes.as_bytes(), vec![op]);
     }
 
     /// The host and the world take turns until something is so.

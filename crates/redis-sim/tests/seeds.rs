@@ -33,6 +33,7 @@ fn a_short_sweep() {
     for (what, least) in [
         ("guests' commands answered", 1000),
         ("guests' commands judged in order", 1000),
+        ("guests' requests put off", 100),
         ("guests' transactions committed", 100),
         ("guests' transactions committed by WATCH and EXEC", 10),
         ("guests' transactions that came to nothing", 10),

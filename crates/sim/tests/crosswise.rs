@@ -8,7 +8,7 @@ use bytes::Bytes;
 use highwater_core::codec::Reader;
 use highwater_core::{Clock, Incarnation, Levels, NodeId};
 use highwater_engines::{
-    Endpoint, EngineKind, Frame, Nanos, Next, Options, Outbox, Refusal, Replica, Request, Worker, build,
+    Endpoint, EngineKind, Frame, Nanos, Next, Options, Outbox, Refusal, Replica, Request, Taken, Worker, build,
 };
 use highwater_sim::{Interleaving, World, WorldOptions};
 
@@ -60,7 +60,7 @@ impl Worker for Chatter {
         Err(Refusal::Busy)
     }
 
-    fn submit(&mut self, _: Nanos, _: Request<'_>) -> Result<(), Refusal> {
+    fn submit(&mut self, _: Nanos, _: Request<'_>) -> Result<Taken, Refusal> {
         Err(Refusal::Busy)
     }
 

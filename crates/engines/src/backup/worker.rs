@@ -14,7 +14,7 @@ use crate::attempt::{InStore, attempt};
 use crate::call::Call;
 use crate::memory::Grant;
 use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
-use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
+use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Token, Worker};
 
 pub(super) struct BackupWorker {
     at: usize,
@@ -257,13 +257,13 @@ impl Worker for BackupWorker {
         if full { Err(Refusal::Busy) } else { Ok(()) }
     }
 
-    fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+    fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
         ABILITIES.admit(&request)?;
         self.ready()?;
-        if !self.execute(request.token, Call::of(&request)) {
-            self.retries.put_off(&request);
+        if self.execute(request.token, Call::of(&request)) {
+            return Ok(Taken::Placed);
         }
-        Ok(())
+        Ok(self.retries.put_off(&request))
     }
 
     fn unreleased_reply_bytes(&self) -> usize {

@@ -17,7 +17,7 @@ use crate::options::Options;
 use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
 use crate::seam::{
     ControlOutbox, Controller, Counters, Endpoint, Figure, Frame, Member, Nanos, Next, Outbox, Refusal,
-    Replica, Request, Service, Status, Token, Worker,
+    Replica, Request, Service, Status, Taken, Token, Worker,
 };
 
 /// Throw the encoded writes away when this many bytes have gathered.
@@ -117,13 +117,13 @@ impl Worker for SiloWorker {
         self.done.reply_bytes.len()
     }
 
-    fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+    fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
         Silo::ABILITIES.admit(&request)?;
         self.ready()?;
-        if !self.execute(request.token, Call::of(&request)) {
-            self.retries.put_off(&request);
+        if self.execute(request.token, Call::of(&request)) {
+            return Ok(Taken::Placed);
         }
-        Ok(())
+        Ok(self.retries.put_off(&request))
     }
 
     fn peer_up(&mut self, _now: Nanos, _peer: NodeId, _incarnation: Incarnation, _levels: Levels) {}

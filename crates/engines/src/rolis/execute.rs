@@ -15,7 +15,7 @@ use crate::attempt::{Ends, attempt};
 use crate::call::Call;
 use crate::memory::Grant;
 use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
-use crate::seam::{Counters, Nanos, Outbox, Request, Token};
+use crate::seam::{Counters, Nanos, Outbox, Request, Taken, Token};
 use crate::sync::Ordering;
 
 /// Runs procedures.
@@ -106,15 +106,22 @@ impl Executor {
         context.pulse().executes(now, now + LONG_EXECUTION * context.options().election_timeout);
     }
 
-    /// Runs a request to its speculative commit.
+    /// Runs a request to its speculative commit, or puts it off.
     #[inline]
-    pub fn execute(&mut self, now: Nanos, request: Request<'_>, context: &Context, path: &mut Path<'_>) {
+    pub fn execute(
+        &mut self,
+        now: Nanos,
+        request: Request<'_>,
+        context: &Context,
+        path: &mut Path<'_>,
+    ) -> Taken {
         if path.sealer.request_comes(now) {
             Executor::expect_execution(now, context);
         }
-        if !self.attempt(request.token, Call::of(&request), context, path) {
-            self.retries.put_off(&request);
+        if !hooks::puts_off() && self.attempt(request.token, Call::of(&request), context, path) {
+            return Taken::Placed;
         }
+        self.retries.put_off(&request)
     }
 
     /// Whether a request should come again later, because executing it now would hold up the other workers.

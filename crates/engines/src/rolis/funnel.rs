@@ -20,7 +20,9 @@ use crate::attempt::{Ends, attempt};
 use crate::call::Call;
 use crate::memory::Grant;
 use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
-use crate::seam::{Counters, Endpoint, Figure, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
+use crate::seam::{
+    Counters, Endpoint, Figure, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Token, Worker,
+};
 
 /// The shared open entry.
 pub struct Funnel {
@@ -305,14 +307,14 @@ impl Worker for FunnelWorker {
         self.pending.bytes()
     }
 
-    fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+    fn submit(&mut self, _now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
         ABILITIES.admit(&request)?;
         self.ready()?;
         let epoch = self.epoch.expect("ready said so");
-        if !self.execute(epoch, request.token, Call::of(&request)) {
-            self.retries.put_off(&request);
+        if !hooks::puts_off() && self.execute(epoch, request.token, Call::of(&request)) {
+            return Ok(Taken::Placed);
         }
-        Ok(())
+        Ok(self.retries.put_off(&request))
     }
 
     fn peer_up(&mut self, _now: Nanos, _peer: NodeId, _incarnation: Incarnation, _levels: Levels) {}

@@ -77,6 +77,7 @@ const STEP_DOWN: Site = Site::new("StepDown").made(Frequency::Seldom);
 const OLD_STATUS: Site = Site::new("OldStatus");
 const TRIM_EARLY: Site = Site::new("TrimEarly");
 const HAND_OVER: Site = Site::new("HandOver").made(Frequency::Seldom);
+const PUT_OFF: Site = Site::new("PutOff");
 
 /// Every choice that a replica may get to. Plans are drawn in this order: in another one, each seed means another run.
 #[cfg(not(loom))]
@@ -97,12 +98,19 @@ pub const SITES: &[Site] = &[
     crate::copy::hooks::SMALL_CHUNK,
     HAND_OVER,
     highwater_consensus::hooks::NO_ANSWER,
+    PUT_OFF,
 ];
 
 /// A request is refused for want of room: a client must bear it at any time.
 #[inline(always)]
 pub fn is_busy() -> bool {
     hooks::buggify(BUSY)
+}
+
+/// A request is put off as if it had met conflicts in all its attempts: a host must bear it at any time.
+#[inline(always)]
+pub fn puts_off() -> bool {
+    hooks::buggify(PUT_OFF)
 }
 
 /// An entry is sealed sooner than it had to be: when to seal is a matter of speed.

@@ -17,7 +17,7 @@ use super::messages::Report;
 use super::pending::Pending;
 use super::pulse::NEVER;
 use super::seal::{Sealer, fresh_entry};
-use crate::seam::{Counters, Nanos, Next, Outbox, Refusal, Request};
+use crate::seam::{Counters, Nanos, Next, Outbox, Refusal, Request, Taken};
 
 /// What a leading worker keeps.
 pub struct Lead {
@@ -155,7 +155,7 @@ impl Lead {
         self.sealer.is_busy()
     }
 
-    /// Runs a request to its speculative commit, unless it should come again later. `scan`: the first entry not looked at.
+    /// Runs a request to its speculative commit or puts it off, unless it should come again later. `scan`: the first entry not looked at.
     #[inline]
     pub fn submit(
         &mut self,
@@ -164,14 +164,14 @@ impl Lead {
         context: &Context,
         (occ, feed): (&mut Occ, &Feed),
         (stream, scan): (&Stream, EntryIndex),
-    ) -> Result<(), Refusal> {
+    ) -> Result<Taken, Refusal> {
         let apart = || is_apart(&self.sealer, stream, scan);
         if self.executor.waits_to_be_apart(now, request.args, context, apart) {
             return Err(Refusal::Busy);
         }
         let Lead { executor, sealer, pending, confirming, .. } = self;
-        executor.execute(now, request, context, &mut Path { occ, feed, sealer, pending, confirming, stream });
-        Ok(())
+        let path = &mut Path { occ, feed, sealer, pending, confirming, stream };
+        Ok(executor.execute(now, request, context, path))
     }
 
     /// The first half of a turn: tries again what has to be, and seals what is due. Whether there was no room for another attempt.

@@ -23,7 +23,7 @@ pub use highwater_core::Nanos;
 pub use members::{MemberAnswer, MemberChange, Roster};
 pub(crate) use outbox::RELEASE_BYTES;
 pub use outbox::{Endpoint, Frame, LogPosition, Outbox, Released};
-pub use request::{ClientId, Freshness, Refusal, Request, Session, Token};
+pub use request::{ClientId, Freshness, Refusal, Request, Session, Taken, Token};
 pub use status::{Figure, Member, Service, Status};
 
 /// When to give the next turn, if nothing arrives before.
@@ -54,9 +54,9 @@ pub trait Worker: Send {
     /// Whether [`submit`](Worker::submit) would take a request now.
     fn ready(&self) -> Result<(), Refusal>;
 
-    /// Runs a transaction to its speculative commit. The reply comes out of a later turn, once released. Begins with
-    /// [`Abilities::admit`](crate::Abilities::admit), as [`submit_snapshot`](Worker::submit_snapshot) does.
-    fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal>;
+    /// Runs a transaction to its speculative commit, or puts it off, and says which. The reply comes out of a later turn, once released.
+    /// Begins with [`Abilities::admit`](crate::Abilities::admit), as [`submit_snapshot`](Worker::submit_snapshot) does.
+    fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal>;
 
     /// Bytes of replies that are executed and not released. What a [`submit`](Worker::submit) adds to it is the length of
     /// that request's reply, unless it was put off: so a host knows what it will have to hold before it is released.
@@ -74,10 +74,11 @@ pub trait Worker: Send {
     /// A write ends it with [`BadRequest`](highwater_core::Outcome::BadRequest). The reply comes out of a later turn, or
     /// [`Conflict`](highwater_core::Outcome::Conflict) if the replica's role or store changes before: nothing was done, ask
     /// again. With a [`freshness`](Request::freshness) it waits until the replica can prove that it is so fresh, or ends as
-    /// [`Denied`](highwater_core::Outcome::Denied).
+    /// [`Denied`](highwater_core::Outcome::Denied). Reads of one freshness, or of none, have their moments in the order in which they
+    /// came; one that asks for less than another one may overtake it.
     ///
     /// A leader, and an engine without snapshots, runs it as any other transaction, which may write.
-    fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+    fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
         self.submit(now, request)
     }
 

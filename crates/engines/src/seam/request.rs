@@ -60,6 +60,18 @@ pub enum Freshness {
     Since(Timestamp),
 }
 
+/// What became of a request that a worker took.
+///
+/// A host that wants one client's requests to take effect in the order in which they came submits no later one of that client while one
+/// is put off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It has its place in the order of transactions: whatever is submitted to this worker from now on takes effect behind it.
+    Placed,
+    /// It gets its place later, so that what is submitted from now on may take effect before it. Its reply tells that it has one.
+    PutOff,
+}
+
 /// Why a request was not even tried. Nothing was done; no reply will come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {

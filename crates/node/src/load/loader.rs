@@ -70,7 +70,7 @@ impl Loader {
             let slot = *self.free.last().expect("a slot is free");
             let token = pack(Owner::Loader, slot, self.life);
             match engine.submit(now, Request::new(token, procedure, &args)) {
-                Ok(()) => {
+                Ok(_) => {
                     self.free.pop();
                     self.slots[slot] = Some((procedure, args));
                     self.no_quorum_since = None;

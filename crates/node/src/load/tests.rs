@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_core::{Incarnation, Levels, Library, NodeId, Outcome, Registry};
-use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
+use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
 use highwater_workloads::testing::Memory;
 
 use super::{Driver, RunSpec};
@@ -22,11 +22,11 @@ impl Worker for Stub {
         self.answer
     }
 
-    fn submit(&mut self, _: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+    fn submit(&mut self, _: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
         self.answer?;
         let (_, slot, life) = unpack(request.token);
         self.taken.push((slot, life));
-        Ok(())
+        Ok(Taken::Placed)
     }
 
     fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation, _: Levels) {}

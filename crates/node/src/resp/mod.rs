@@ -41,14 +41,14 @@
 //! each turn:    while let Some(request) = conn.next(&mut allowance) {
 //!                   let seq = request.seq;
 //!                   match worker.submit(now, Request::new(token, request.procedure, request.args)) {
-//!                       Ok(()) => conn.submitted(seq, len),     // remember token -> (connection, seq)
+//!                       Ok(taken) => conn.submitted(seq, len, taken), // remember token -> (connection, seq)
 //!                       Err(refusal) => {
 //!                           conn.refused(seq, refusal);         // Busy leaves the request where it was
 //!                           if refusal == Busy { break }        // next() gives it again
 //!                       }
 //!                   }
 //!               }
-//! on release:   conn.released(seq, outcome, at, bytes); then next() again: a WATCH may have been in the way
+//! on release:   conn.released(seq, outcome, at, bytes); then next() again: a WATCH, or what was put off, was in the way
 //! on writable:  write(socket, conn.output()); conn.wrote(n)
 //! after each:   if conn.has_more(), give it another turn: it may stop for its allowance or its output, not for want
 //!               of input, and then nothing more arrives
@@ -56,7 +56,8 @@
 //! ```
 //!
 //! With edge-triggered readiness, look at [`Connection::accepts_input`] again after `next` and `wrote`.
-//! Requests of one connection must be submitted in order, to one worker; they may be released in any order.
+//! Requests of one connection must be submitted in order, to one worker; they may be released in any order. While one is put off, `next`
+//! gives none.
 
 pub mod acl;
 pub mod callables;
@@ -162,8 +163,6 @@ pub struct Door {
     pub node: NodeId,
     /// Every node that has its say takes requests: none leads.
     pub leaderless: bool,
-    /// Requests of a connection take effect in order though several are under way; else there is one at a time.
-    pub in_order: bool,
     /// How many sessions may be open.
     pub sessions: u64,
     /// A number that differs between clusters and lives of one: gets into sessions' ids.
@@ -196,11 +195,6 @@ impl Door {
     /// Where the door of a node listens.
     pub fn address(&self, node: NodeId) -> Option<String> {
         (self.addresses)(node)
-    }
-
-    /// How many commands of a connection may be under way.
-    fn most_in_flight(&self) -> usize {
-        if self.in_order { connection::MAX_IN_FLIGHT } else { 1 }
     }
 }
 

@@ -13,6 +13,12 @@ highwater_core::bugs! {
         shows: Expiring,
         within: 400,
     }
+    PipelineUnordered = "redis-pipeline-unordered" {
+        mistake: "a command of a connection is taken while the one before it is put off",
+        breaks: "commands of one pipeline take effect out of order",
+        shows: Pipelining,
+        within: 400,
+    }
     LastIsFirst = "redis-last-is-first" {
         mistake: "of those in line the last is woken first",
         breaks: "who came first is served last",

@@ -138,7 +138,6 @@ pub(super) fn door(
         callables,
         node: shared.node,
         leaderless: config.engine().is_ok_and(|engine| engine.abilities().leaderless),
-        in_order: config.engine().is_ok_and(|engine| engine.abilities().in_order),
         sessions: config.limits.sessions,
         salt: incarnation.0,
         addresses: {

@@ -5,7 +5,7 @@
 
 use std::io::{self, Read, Write};
 
-use highwater_engines::{Nanos, Refusal, Request, Worker};
+use highwater_engines::{Nanos, Refusal, Request, Taken, Worker};
 
 use super::forward::{Forwarded, Upstream};
 use super::users::Gate;
@@ -220,7 +220,7 @@ impl Client {
             let taken =
                 if snapshot { engine.submit_snapshot(now, request) } else { engine.submit(now, request) };
             match taken {
-                Ok(()) => {
+                Ok(taken) => {
                     let ended = watch.stopwatch.now();
                     let command = command_of(&asked, watch.procedures);
                     let slow =
@@ -233,7 +233,7 @@ impl Client {
                     self.unreleased.add(seq, began, command.id, slow);
                     began = ended;
                     let reply = engine.unreleased_reply_bytes().saturating_sub(before);
-                    self.connection.submitted(seq, reply);
+                    self.connection.submitted(seq, reply, taken);
                     self.referred = false;
                     *unreleased += 1;
                     allowance.work -= (len + reply) as i64;
@@ -251,7 +251,8 @@ impl Client {
                             self.unreleased.add(seq, began, command.id, None);
                             began = ended;
                             crate::meter::add(&watch.meter.forwarded, 1);
-                            self.connection.submitted(seq, self.expects);
+                            // Whoever leads keeps this client's requests in order, as they come.
+                            self.connection.submitted(seq, self.expects, Taken::Placed);
                             self.referred = false;
                             *unreleased += 1;
                             allowance.work -= len as i64;

@@ -87,7 +87,7 @@ impl Locals {
             let submitted =
                 if request.snapshot { engine.submit_snapshot(now, asked) } else { engine.submit(now, asked) };
             match submitted {
-                Ok(()) => {
+                Ok(_) => {
                     self.under_way.insert(self.requests, request.answer);
                 }
                 Err(Refusal::Busy) => {

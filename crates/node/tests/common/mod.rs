@@ -20,7 +20,7 @@ use highwater_core::{
 };
 use highwater_engines::{
     ControlOutbox, Controller, Counters, Endpoint, EngineKind, Figure, Frame, Nanos, Next, Outbox, Refusal,
-    Replica, Request, Service, Status, Token, Worker,
+    Replica, Request, Service, Status, Taken, Token, Worker,
 };
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
 use highwater_node::config::{Durability, Io, NodeConfig};
@@ -90,10 +90,10 @@ impl Worker for StubWorker {
         if self.unreleased.len() >= 32 { Err(Refusal::Busy) } else { Ok(()) }
     }
 
-    fn submit(&mut self, _: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+    fn submit(&mut self, _: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
         self.ready()?;
         if self.asks_itself(&request) {
-            return Ok(());
+            return Ok(Taken::Placed);
         }
         Counters::add(&self.counters.executed, 1);
         let reply = match request.procedure.0 >= self.redis {
@@ -103,7 +103,7 @@ impl Worker for StubWorker {
         if self.others == 0 {
             Counters::add(&self.counters.committed, 1);
             self.released.push((request.token, reply));
-            return Ok(());
+            return Ok(Taken::Placed);
         }
         let head = Bytes::copy_from_slice(&request.token.0.to_le_bytes());
         for node in &self.up {
@@ -111,11 +111,11 @@ impl Worker for StubWorker {
             self.frames.push((to, Frame { head: head.clone(), body: Bytes::copy_from_slice(request.args) }));
         }
         self.unreleased.insert(request.token.0, (self.others, reply));
-        Ok(())
+        Ok(Taken::Placed)
     }
 
-    fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
-        if self.asks_itself(&request) { Ok(()) } else { self.submit(now, request) }
+    fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
+        if self.asks_itself(&request) { Ok(Taken::Placed) } else { self.submit(now, request) }
     }
 
     fn peer_up(&mut self, _: Nanos, peer: NodeId, incarnation: Incarnation, _: Levels) {

@@ -1,6 +1,6 @@
 //! The guests of a run: clients with a connection each, the way to the nodes, and the hosts there.
 //!
-//! A guest types a command, waits for its reply or loses its patience, and goes on. It follows redirections. Who loses its patience, or hears
+//! A guest types a command, or a few at once, waits for the replies or loses its patience, and goes on. It follows redirections. Who loses its patience, or hears
 //! that its connection broke, connects anew; the old connection is closed at some time, or never. What it types is drawn by its kind:
 //! `expiring`, `queues`, `interactive`.
 
@@ -33,6 +33,8 @@ const MS: Nanos = 1_000_000;
 const HOP: (Nanos, Nanos) = (5_000, 60_000);
 /// What a clock on a wall shows at the beginning.
 const BEGIN_MS: u64 = 1_700_000_000_000;
+/// So many commands are typed at once, at most.
+const MOST_AT_ONCE: u64 = 8;
 /// Between looks of hosts whose threads were not at hand.
 const AGAIN: Nanos = MS / 10;
 
@@ -75,6 +77,8 @@ enum Kind {
         pushes: bool,
     },
     Interactive(Interactive),
+    /// Types what the first kind does, and many commands at once.
+    Pipelined,
     /// Looks at everything in the end, and gives what others wait for.
     Steward,
 }
@@ -86,8 +90,10 @@ struct Guest {
     /// Its connection: a number, and where it leads.
     line: Option<(u64, NodeId, u16)>,
     input: Vec<u8>,
-    /// The command that it waits for: its number, and what it is.
+    /// The command that it waits for: its number, and what it is. Of a pipeline the first one.
     open: Option<(u64, Option<Op>)>,
+    /// Replies that it waits for.
+    awaits: usize,
     left: u32,
 }
 
@@ -95,7 +101,7 @@ enum Step {
     /// A guest types.
     Type(usize),
     /// Bytes arrive at a node.
-    Arrive { node: NodeId, worker: u16, line: u64, bytes: Vec<u8>, op: Option<Op> },
+    Arrive { node: NodeId, worker: u16, line: u64, bytes: Vec<u8>, ops: Vec<Op> },
     /// Bytes arrive at a guest.
     Told { guest: usize, line: u64, bytes: Vec<u8> },
     /// A guest hears that its connection is gone.
@@ -148,6 +154,7 @@ impl House {
             .map(|_| Kind::Expiring)
             .chain((0..redis.queues).map(|at| Kind::Queue { pushes: at % 2 == 0 }))
             .chain((0..redis.interactive).map(|_| Kind::Interactive(Interactive::default())))
+            .chain((0..redis.pipelined).map(|_| Kind::Pipelined))
             .chain([Kind::Steward]);
         let guests: Vec<Guest> = kinds
             .map(|kind| Guest {
@@ -157,6 +164,7 @@ impl House {
                 line: None,
                 input: Vec::new(),
                 open: None,
+                awaits: 0,
                 left: redis.commands.into(),
             })
             .collect();
@@ -256,9 +264,9 @@ impl House {
     fn do_step(&mut self, world: &mut World<Joined>, hand: &Hand, step: Step) -> Result<(), String> {
         match step {
             Step::Type(guest) => self.type_next(world.now, guest),
-            Step::Arrive { node, worker, line, bytes, op } => {
+            Step::Arrive { node, worker, line, bytes, ops } => {
                 match self.hosts.get_mut(&node).filter(|_| !hand.shuns(node)) {
-                    Some(host) => host.arrive(worker, line, &bytes, op),
+                    Some(host) => host.arrive(worker, line, &bytes, ops),
                     None => self.break_line(world.now, hand, node, line),
                 }
             }
@@ -352,19 +360,24 @@ impl House {
         if begins && !matches!(own.kind, Kind::Steward) && (self.stopped || own.left == 0) {
             return;
         }
-        let typed = match &mut own.kind {
-            Kind::Expiring => Some(Typed::judged(self.expiring.draw(random))),
-            Kind::Queue { pushes } => Some(Typed::judged(self.queues.draw(*pushes, random))),
-            Kind::Interactive(interactive) => Some(interactive.next(&mut self.transactions, random, now)),
-            Kind::Steward => self.chores.pop().map(Typed::judged),
+        let typed: Vec<Typed> = match &mut own.kind {
+            Kind::Expiring => vec![Typed::judged(self.expiring.draw(random))],
+            Kind::Queue { pushes } => vec![Typed::judged(self.queues.draw(*pushes, random))],
+            Kind::Interactive(interactive) => vec![interactive.next(&mut self.transactions, random, now)],
+            Kind::Pipelined => {
+                let many = random.between(2, MOST_AT_ONCE);
+                (0..many).map(|_| Typed::judged(self.expiring.draw(random))).collect()
+            }
+            Kind::Steward => self.chores.pop().map(Typed::judged).into_iter().collect(),
         };
-        let Some(typed) = typed else { return };
+        let Some(first) = typed.first() else { return };
         if begins {
-            own.left = own.left.saturating_sub(1);
+            own.left = own.left.saturating_sub(typed.len() as u32);
         }
         let command = self.seq + 1;
         let (aim, worker) = (own.aim, own.worker);
-        own.open = Some((command, typed.op.clone()));
+        own.open = Some((command, first.op.clone()));
+        own.awaits = typed.len();
         let line = match own.line {
             Some(line) => line,
             None => {
@@ -376,11 +389,13 @@ impl House {
             }
         };
         let (number, node, worker) = line;
-        let (bytes, arrives) = (typed.bytes(), now + self.hop());
-        self.plan(arrives, Step::Arrive { node, worker, line: number, bytes, op: typed.op });
-        let patience = self.patience.saturating_add(typed.waits);
+        let waits = typed.iter().map(|typed| typed.waits).max().unwrap_or_default();
+        let (bytes, arrives) = (typed.iter().flat_map(Typed::bytes).collect(), now + self.hop());
+        let ops = typed.into_iter().filter_map(|typed| typed.op).collect();
+        self.plan(arrives, Step::Arrive { node, worker, line: number, bytes, ops });
+        let patience = self.patience.saturating_add(waits);
         // Now and then one goes that waits.
-        let leaves = typed.waits > 0 && self.random.one_in(8);
+        let leaves = waits > 0 && self.random.one_in(8);
         let patience = if leaves { self.random.below(self.patience) } else { patience };
         self.plan(now + patience, Step::GiveUp { guest, command });
     }
@@ -413,8 +428,17 @@ impl House {
                 self.ledger.mark("guests' commands with errors");
                 if let Some(aim) = aim {
                     self.guests[guest].aim = aim;
+                    self.guests[guest].awaits = 1;
                     self.hang_up(now, guest);
                 }
+            }
+            let own = &mut self.guests[guest];
+            if own.awaits > 1 {
+                own.awaits -= 1;
+                if !matches!(reply, Reply::Error(_)) {
+                    self.ledger.mark("guests' commands answered");
+                }
+                continue;
             }
             self.ended(now, guest, Heard::Reply(reply))?;
         }

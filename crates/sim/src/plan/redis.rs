@@ -19,6 +19,9 @@ pub struct Redis {
     pub queues: u8,
     /// Clients that decide transactions step by step.
     pub interactive: u8,
+    /// Clients that send many commands at once.
+    #[serde(default)]
+    pub pipelined: u8,
     /// How many keys of a kind are in use at a time.
     pub keys: u8,
     /// Commands, or transactions, that each of them starts at most.
@@ -31,16 +34,18 @@ pub struct Redis {
 
 impl Redis {
     /// Ways to have less of it, for whoever shrinks a plan.
-    pub(crate) const LESS: [fn(&mut Redis); 9] = [
+    pub(crate) const LESS: [fn(&mut Redis); 11] = [
         |redis| redis.expiring = 0,
         |redis| redis.queues = 0,
         |redis| redis.interactive = 0,
+        |redis| redis.pipelined = 0,
         |redis| redis.jumps = false,
         |redis| redis.skew_ms = 0,
         |redis| redis.commands = redis.commands.div_ceil(2),
         |redis| redis.expiring = redis.expiring.div_ceil(2),
         |redis| redis.queues = redis.queues.div_ceil(2),
         |redis| redis.interactive = redis.interactive.div_ceil(2),
+        |redis| redis.pipelined = redis.pipelined.div_ceil(2),
     ];
 
     pub(crate) fn draw(random: &mut Random) -> Redis {
@@ -52,6 +57,7 @@ impl Redis {
             commands: random.pick(&[30, 60, 120]),
             skew_ms: random.pick(&[0, 20, 500, 60_000]),
             jumps: random.one_in(2),
+            pipelined: random.pick(&[0, 2, 4]),
         }
     }
 

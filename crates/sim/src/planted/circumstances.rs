@@ -46,12 +46,21 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Expiring => expiring(plan),
         Circumstance::Waiting => waiting(plan),
         Circumstance::Interacting => interacting(plan),
+        Circumstance::Pipelining => pipelining(plan),
     }
 }
 
 /// Nobody but guests, of one kind.
-const GUESTS: Redis =
-    Redis { expiring: 0, queues: 0, interactive: 0, keys: 1, commands: 120, skew_ms: 0, jumps: false };
+const GUESTS: Redis = Redis {
+    expiring: 0,
+    queues: 0,
+    interactive: 0,
+    pipelined: 0,
+    keys: 1,
+    commands: 120,
+    skew_ms: 0,
+    jumps: false,
+};
 
 fn only_guests(plan: &mut Plan, redis: Redis) {
     plan.load = Load { clients: 1, transactions: 50, counters: 0, ..plan.load };
@@ -73,6 +82,13 @@ fn waiting(plan: &mut Plan) {
 /// Clients decide transactions step by step, on few keys.
 fn interacting(plan: &mut Plan) {
     only_guests(plan, Redis { interactive: 6, ..GUESTS });
+}
+
+/// Clients send many commands at once, on few keys, and requests are put off.
+fn pipelining(plan: &mut Plan) {
+    only_guests(plan, Redis { pipelined: 6, keys: 2, ..GUESTS });
+    plan.interleaving = None;
+    choose(plan, "PutOff", 3);
 }
 
 /// Workers meet in the middle of their transactions, on few keys.
@@ -382,6 +398,7 @@ mod tests {
             (Circumstance::Observed, &["SealEarly"][..]),
             (Circumstance::Defied, &["SkipPreVote", "AskEarly"]),
             (Circumstance::HandedOver, &["HandOver"]),
+            (Circumstance::Pipelining, &["PutOff"]),
         ] {
             let mut plan = Plan::draw(1);
             plan.choices.clear();

@@ -40,7 +40,7 @@ use highwater_core::{Durability, Incarnation, Library, NodeId, Outcome, Procedur
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 use highwater_engines::{
     ClientId, EngineKind, Freshness, Nanos, Options, Refusal, Replica, Request, Service, Session, Status,
-    Token,
+    Taken, Token,
 };
 
 use crate::network::{Channel, Network};
@@ -410,6 +410,18 @@ impl<L: Library> World<L> {
         procedure: ProcedureId,
         args: &[u8],
     ) -> Result<(), Refusal> {
+        self.place(to, worker, token, procedure, args).map(|_| ())
+    }
+
+    /// The same, for whoever keeps a client's requests in order. What was taken in by a worker in the middle of a turn has no place yet.
+    pub fn place(
+        &mut self,
+        to: NodeId,
+        worker: u16,
+        token: Token,
+        procedure: ProcedureId,
+        args: &[u8],
+    ) -> Result<Taken, Refusal> {
         self.submit_as(Submission::Transaction, to, worker, Request::new(token, procedure, args))
     }
 
@@ -423,7 +435,7 @@ impl<L: Library> World<L> {
         args: &[u8],
     ) -> Result<(), Refusal> {
         let request = Request { session, ..Request::new(token, procedure, args) };
-        self.submit_as(Submission::Transaction, to, worker, request)
+        self.submit_as(Submission::Transaction, to, worker, request).map(|_| ())
     }
 
     /// Submits a read to a worker, to run on a snapshot of its replica.
@@ -438,7 +450,7 @@ impl<L: Library> World<L> {
         procedure: ProcedureId,
         args: &[u8],
     ) -> Result<(), Refusal> {
-        self.submit_as(Submission::Read, to, worker, Request::new(token, procedure, args))
+        self.submit_as(Submission::Read, to, worker, Request::new(token, procedure, args)).map(|_| ())
     }
 
     /// The same, of a snapshot that is as fresh as asked.
@@ -451,7 +463,7 @@ impl<L: Library> World<L> {
         args: &[u8],
     ) -> Result<(), Refusal> {
         let request = Request { freshness, ..Request::new(token, procedure, args) };
-        self.submit_as(Submission::Read, to, worker, request)
+        self.submit_as(Submission::Read, to, worker, request).map(|_| ())
     }
 
     fn submit_as(
@@ -460,7 +472,7 @@ impl<L: Library> World<L> {
         to: NodeId,
         worker: u16,
         request: Request<'_>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Taken, Refusal> {
         let Request { token, procedure, args, session, freshness, .. } = request;
         let _entered = hooks::enter(self.stage.clone());
         let now = self.now;
@@ -473,6 +485,7 @@ impl<L: Library> World<L> {
         let engine = &mut replica.workers[worker as usize];
         self.stage.enter(Actor { node: to, life: node.incarnation, who });
         slot.bytes += args.len() as u64;
+        let mut taken = Taken::PutOff;
         if slot.waits(&self.stage, who, now) {
             // A thread that has no turn cannot say no.
             if slot.fiber.is_none() && !slot.stuck && submission == Submission::Transaction {
@@ -486,17 +499,17 @@ impl<L: Library> World<L> {
             node.clock.tick(now);
             let local = node.clock.local(now);
             let before = self.stage.steps.get();
-            match submission {
+            taken = match submission {
                 Submission::Transaction => engine.submit(local, request)?,
                 Submission::Read => engine.submit_snapshot(local, request)?,
-            }
+            };
             slot.steps += self.stage.steps.get() - before;
         }
         self.trace.mix(token.0);
         self.trace.note(now, to, What::Asked(worker, token));
         let at = now + self.random.below(TURN);
         self.schedule(to, who, at);
-        Ok(())
+        Ok(taken)
     }
 
     /// Runs until virtual time `until`.

@@ -7,7 +7,7 @@ use highwater_core::{Incarnation, Level, Levels, NodeId, Speaks};
 use highwater_engines::memory::MemoryStatus;
 use highwater_engines::{
     ControlOutbox, Controller, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Replica, Request, Status,
-    Worker,
+    Taken, Worker,
 };
 use highwater_store::Store;
 
@@ -142,7 +142,7 @@ impl Worker for Away {
         Err(Refusal::Busy)
     }
 
-    fn submit(&mut self, _: Nanos, _: Request<'_>) -> Result<(), Refusal> {
+    fn submit(&mut self, _: Nanos, _: Request<'_>) -> Result<Taken, Refusal> {
         unreachable!("requests wait for the turn to end")
     }
 

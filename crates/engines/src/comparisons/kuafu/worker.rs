@@ -13,7 +13,7 @@ use crate::comparisons::outgoing::Outgoing;
 use crate::comparisons::storage::Shelf;
 use crate::meerkat::message::{About, Message};
 use crate::meerkat::own::Asked;
-use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
+use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
 
 pub(super) struct KuafuWorker {
     common: Common,
@@ -169,11 +169,11 @@ impl Worker for KuafuWorker {
         self.common.owns.reply_bytes() + self.common.done.reply_bytes.len()
     }
 
-    fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+    fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
         crate::comparisons::ABILITIES.admit(&request)?;
         self.ready()?;
         self.attempt(now, Asked::of(now, &request));
-        Ok(())
+        Ok(Taken::PutOff)
     }
 
     fn peer_up(&mut self, _now: Nanos, peer: NodeId, incarnation: Incarnation, _levels: Levels) {

@@ -15,7 +15,7 @@ use crate::meerkat::own::{Asked, Vote};
 use crate::meerkat::payload::Payload;
 use crate::meerkat::quorum::Quorums;
 use crate::meerkat::stamps::{Coordinator, Layout, Stamps};
-use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Worker};
+use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
 
 pub(super) struct TapirWorker {
     pub common: Common,
@@ -192,11 +192,11 @@ impl Worker for TapirWorker {
         self.common.owns.reply_bytes() + self.common.done.reply_bytes.len()
     }
 
-    fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+    fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
         crate::comparisons::ABILITIES.admit(&request)?;
         self.ready()?;
         self.attempt(now, Asked::of(now, &request), Timestamp::ZERO);
-        Ok(())
+        Ok(Taken::PutOff)
     }
 
     fn peer_up(&mut self, _now: Nanos, peer: NodeId, incarnation: Incarnation, _levels: Levels) {

@@ -43,7 +43,7 @@ use super::strict::Lead;
 use super::tx::MeerkatTx;
 use crate::copy::{CopyMessage, Installer, Sender};
 use crate::seam::{
-    ClientId, Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Worker,
+    ClientId, Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Taken, Worker,
 };
 use coordinate::MOST_TIMEOUTS;
 use delegates::Delegates;
@@ -440,13 +440,13 @@ impl Worker for MeerkatWorker {
         self.owns.reply_bytes() + self.done.reply_bytes.len()
     }
 
-    fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+    fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
         // Both kinds admit the same.
         ABILITIES.admit(&request)?;
         self.take_commands(now);
         self.ready()?;
         self.begin_own(now, &request);
-        Ok(())
+        Ok(Taken::PutOff)
     }
 
     fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation, _levels: Levels) {

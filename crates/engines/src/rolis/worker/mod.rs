@@ -40,7 +40,9 @@ use crate::rolis::shared::{Past, Shared};
 use crate::rolis::spares::Spares;
 use crate::rolis::speculation::Speculation;
 use crate::rolis::wire::{Head, carried_entry};
-use crate::seam::{Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Worker};
+use crate::seam::{
+    Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Taken, Worker,
+};
 
 mod commands;
 mod levels;
@@ -302,7 +304,7 @@ impl Worker for RolisWorker {
         }
     }
 
-    fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+    fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
         ABILITIES.admit(&request)?;
         self.ready()?;
         let stream = (&self.stream, self.replay.scan());
@@ -317,7 +319,7 @@ impl Worker for RolisWorker {
         Some(self.context.shared.watermark.mark())
     }
 
-    fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+    fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
         ABILITIES.admit(&request)?;
         match self.mode {
             Mode::Leading(_) => self.submit(now, request),
@@ -327,10 +329,13 @@ impl Worker for RolisWorker {
             _ if request.session.is_some() => Err(self.context.refer()),
             _ if self.feed.is_shared() || !self.context.shared.has_snapshots() => Err(self.context.refer()),
             _ if self.context.shared.retires.load(Ordering::Relaxed) => Err(self.context.refer()),
-            _ => match request.freshness {
-                Some(freshness) => self.bounded.submit(now, request, freshness),
-                None => self.reads.submit(now, request, Timestamp::ZERO),
-            },
+            _ => {
+                match request.freshness {
+                    Some(freshness) => self.bounded.submit(now, request, freshness)?,
+                    None => self.reads.submit(now, request, Timestamp::ZERO)?,
+                }
+                Ok(Taken::Placed)
+            }
         }
     }
 

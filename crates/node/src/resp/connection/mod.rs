@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use highwater_core::random::Random;
-use highwater_core::{Outcome, ProcedureId, Timestamp};
-use highwater_engines::seam::{Refusal, Session};
+use highwater_core::{Outcome, ProcedureId, Timestamp, planted};
+use highwater_engines::seam::{Freshness, Refusal, Session, Taken};
 
 use emptying::Emptying;
 use place::Place;
@@ -62,6 +62,8 @@ enum Stage {
     Open,
     /// Offers a request that the engine has not taken yet; [`Connection::args`] holds its arguments.
     Offering { seq: u64, procedure: ProcedureId, kind: Offer, snapshot: bool, session: Option<Session> },
+    /// Waits for the end of a request that the engine has put off: what comes next is not to take effect before it.
+    PutOff { seq: u64 },
     /// Waits for the versions of a `WATCH`; [`Connection::args`] still holds its keys.
     Watching { seq: u64 },
     /// Waits for a step of an open transaction: what is told has to be kept before the next one.
@@ -177,6 +179,8 @@ pub struct Connection {
     random: Random,
     /// What is on offer is an `EXEC` that ordered a pause itself: it goes ahead of it.
     ahead_of_pause: bool,
+    /// What reads of snapshots asked when the last request was submitted.
+    asked_freshness: Option<Freshness>,
     /// Its user was deleted.
     evicted: bool,
     /// Where its commands are counted, if they are.
@@ -195,6 +199,7 @@ impl Connection {
             calls: VecDeque::new(),
             random: Random::new(seed),
             ahead_of_pause: false,
+            asked_freshness: None,
             evicted: false,
             client: ClientState::new(id, &door.clients, &door.access),
             door,
@@ -248,6 +253,11 @@ impl Connection {
         }
     }
 
+    /// Whether what is on offer waits for reads of another freshness: one that asks for less would be answered with an older moment.
+    fn would_overtake(&self, snapshot: bool) -> bool {
+        snapshot && self.client.freshness != self.asked_freshness && self.order.in_flight() > 1
+    }
+
     /// Whether a pause holds what is on offer.
     fn is_held(&self, kind: Offer) -> bool {
         !self.ahead_of_pause && self.door.clients.pauses(kind.writes(), self.client.unix_ms)
@@ -287,11 +297,10 @@ impl Connection {
     /// Whether [`next`](Self::next) could go on without new input: with an allowance, and once it holds less.
     pub fn has_more(&self) -> bool {
         match self.stage {
-            Stage::Offering { .. } => !self.is_paused(),
-            Stage::Open => {
-                !self.starved && self.order.in_flight() < self.door.most_in_flight() && !self.is_paused()
-            }
-            Stage::Watching { .. }
+            Stage::Offering { snapshot, .. } => !self.is_paused() && !self.would_overtake(snapshot),
+            Stage::Open => !self.starved && self.order.in_flight() < MAX_IN_FLIGHT && !self.is_paused(),
+            Stage::PutOff { .. }
+            | Stage::Watching { .. }
             | Stage::Stepping { .. }
             | Stage::Trying { .. }
             | Stage::Blocked { .. }
@@ -303,8 +312,9 @@ impl Connection {
     }
 
     /// The next engine request, if there is one; the same one until it is [`submitted`](Self::submitted) or
-    /// [`refused`](Self::refused). Answers local commands on the way. `None`: needs input, waits for a `WATCH` or for what an `HW.TOKEN` tells of, has
-    /// too much in flight, waits for the client to read, has used its allowance up, or takes no more commands.
+    /// [`refused`](Self::refused). Answers local commands on the way. `None`: needs input, waits for a `WATCH`, for a request that was put off
+    /// or for what an `HW.TOKEN` tells of, has too much in flight, waits for the client to read, has used its allowance up, or takes no
+    /// more commands.
     #[allow(clippy::should_implement_trait, reason = "what it gives borrows from the connection")]
     pub fn next(&mut self, allowance: &mut Allowance) -> Option<EngineRequest<'_>> {
         let max_held = allowance.max_held.min(MAX_HELD_BYTES);
@@ -313,7 +323,7 @@ impl Connection {
             return None;
         }
         while self.stage == Stage::Open
-            && self.order.in_flight() < self.door.most_in_flight()
+            && self.order.in_flight() < MAX_IN_FLIGHT
             && allowance.work > 0
             && self.held_bytes() < max_held
         {
@@ -323,7 +333,9 @@ impl Connection {
         }
         self.tell_of_pause();
         match self.stage {
-            Stage::Offering { kind, .. } if self.is_held(kind) => None,
+            Stage::Offering { kind, snapshot, .. } if self.is_held(kind) || self.would_overtake(snapshot) => {
+                None
+            }
             Stage::Offering { seq, procedure, kind, snapshot, session } if self.held_bytes() < max_held => {
                 let freshness = self.client.freshness.filter(|_| snapshot);
                 let (args, user) = (&self.args[..], self.client.caller.user().name());
@@ -334,13 +346,15 @@ impl Connection {
         }
     }
 
-    /// The engine took the request that [`next`](Self::next) offered, and holds so many bytes of its reply already.
+    /// The engine took the request that [`next`](Self::next) offered, and holds so many bytes of its reply already. While it is put off
+    /// the next one is not offered.
     ///
     /// # Panics
     /// If that was another one.
-    pub fn submitted(&mut self, seq: u64, reply_bytes: usize) {
+    pub fn submitted(&mut self, seq: u64, reply_bytes: usize, taken: Taken) {
         let kind = self.offered(seq);
         self.ahead_of_pause = false;
+        self.asked_freshness = self.client.freshness;
         self.order.expect(seq, reply_bytes);
         if matches!(kind, Offer::Writes | Offer::Waits) {
             let waiting = &self.door.waiting;
@@ -360,9 +374,12 @@ impl Connection {
             Offer::Waits => Stage::Trying { seq },
             Offer::Empties => Stage::Emptying { seq },
             Offer::Changes => Stage::Changing { seq },
-            Offer::Reads | Offer::Writes | Offer::Calls | Offer::Commits => Stage::Open,
+            Offer::Reads | Offer::Writes | Offer::Calls | Offer::Commits => match taken {
+                Taken::PutOff if !planted!(resp::PipelineUnordered) => Stage::PutOff { seq },
+                _ => Stage::Open,
+            },
         };
-        if self.stage == Stage::Open {
+        if matches!(self.stage, Stage::Open | Stage::PutOff { .. }) {
             self.args.clear();
             self.args.shrink_to(KEEP_BYTES);
         }
@@ -425,6 +442,9 @@ impl Connection {
 
     fn answer_released(&mut self, seq: u64, outcome: Outcome, bytes: &[u8]) {
         assert!(!matches!(self.stage, Stage::Offering { seq: offered, .. } if offered == seq));
+        if self.stage == (Stage::PutOff { seq }) {
+            self.stage = Stage::Open;
+        }
         if self.stage == (Stage::Watching { seq }) {
             return self.watch_released(seq, outcome, bytes);
         }

@@ -1,6 +1,6 @@
 //! A map that plays the engine, and a client that types commands.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use highwater_core::{
     Abort, Direction, Epoch, IndexKind, Library, NodeId, Outcome, ProcedureId, Registry, TableId, Timestamp,
     Transaction,
 };
-use highwater_engines::seam::{Freshness, Refusal};
+use highwater_engines::seam::{Freshness, Refusal, Taken};
 
 use crate::library::NodeLibrary;
 use crate::resp::acl::Access;
@@ -134,6 +134,8 @@ pub struct Node {
     pub map: Rc<RefCell<Map>>,
     registry: Rc<Registry<Map>>,
     door: Arc<Door>,
+    /// Whether what is submitted is put off. (It runs at once all the same.)
+    pub puts_off: Rc<Cell<bool>>,
 }
 
 impl Node {
@@ -159,7 +161,6 @@ impl Node {
             callables: Callables::of(&registry.names(), &registry.versions(), &registry.signatures()),
             node: NodeId(if serves { 1 } else { 0 }),
             leaderless: false,
-            in_order: true,
             sessions: 2,
             salt: 1,
             addresses: Box::new(|node| {
@@ -191,14 +192,16 @@ impl Node {
             operations: Box::new(crate::resp::operations::Nothing),
         };
         door.access.install(&News { whole: true, ..News::default() });
-        Node { map: Rc::default(), registry: Rc::new(registry), door: Arc::new(door) }
+        let (registry, door) = (Rc::new(registry), Arc::new(door));
+        Node { map: Rc::default(), registry, door, puts_off: Rc::default() }
     }
 
     /// One of an engine without a leader, whose requests do not take effect in the order of their submission.
     pub fn leaderless() -> Node {
         let mut node = Node::new();
         let door = Arc::get_mut(&mut node.door).expect("nobody else has it yet");
-        (door.leaderless, door.in_order) = (true, false);
+        door.leaderless = true;
+        node.puts_off.set(true);
         node
     }
 
@@ -321,7 +324,8 @@ impl Client {
         while let Some(request) = self.connection.next(&mut { Allowance::WHOLE }) {
             let (seq, snapshot, freshness) = (request.seq, request.snapshot, request.freshness);
             let (outcome, reply) = self.node.run(request.procedure, request.args);
-            self.connection.submitted(seq, reply.len());
+            let taken = if self.node.puts_off.get() { Taken::PutOff } else { Taken::Placed };
+            self.connection.submitted(seq, reply.len(), taken);
             let at = self.node.map.borrow().now;
             self.held.push_back(Held { seq, outcome, reply, snapshot, freshness, at });
         }

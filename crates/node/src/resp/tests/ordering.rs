@@ -151,6 +151,39 @@ fn where_requests_take_effect_in_any_order_a_connection_has_one_under_way() {
     assert_eq!(client.output(), "+OK\r\n:2\r\n+PONG\r\n$1\r\n2\r\n");
 }
 
+/// What is put off may take effect behind what comes later: the block would overwrite what its client set behind it.
+#[test]
+fn while_a_request_is_put_off_no_later_one_is_taken() {
+    for put_off in ["SET n 1", "GET n", "EVAL return(1) 0", "MULTI\r\nSET n 1\r\nEXEC"] {
+        let mut client = Node::new().client();
+        client.node.puts_off.set(true);
+        let before = put_off.matches("\r\n").count();
+        client.connection.receive(format!("{put_off}\r\nSET n 2\r\nPING\r\nGET n\r\n").as_bytes());
+        assert_eq!((client.submit(), client.connection.has_more()), (1, false), "{put_off}");
+        assert_eq!(client.submit(), 0, "whatever gives it a turn");
+        client.node.puts_off.set(false);
+        client.release_all();
+        assert!(client.connection.has_more(), "{put_off}: it goes on");
+        assert_eq!(client.submit(), 2, "{put_off}: those that are not put off go on together");
+        client.release_all();
+        let output = client.output();
+        assert!(output.ends_with("+OK\r\n+PONG\r\n$1\r\n2\r\n"), "{before}: {output}");
+    }
+}
+
+/// However it ends.
+#[test]
+fn a_request_that_was_put_off_and_came_to_nothing_holds_up_nobody() {
+    for outcome in [Outcome::Conflict, Outcome::Unknown, Outcome::DiskFull, Outcome::RolledBack] {
+        let mut client = Node::new().client();
+        client.node.puts_off.set(true);
+        client.start(&["SET n 1", "SET n 2"]);
+        assert_eq!(client.held.len(), 1);
+        client.lose(0, outcome);
+        assert_eq!(client.submit(), 1, "{outcome:?}");
+    }
+}
+
 #[test]
 fn where_nobody_leads_nobody_is_said_to() {
     let mut client = Node::leaderless().client();

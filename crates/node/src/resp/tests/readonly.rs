@@ -74,6 +74,25 @@ fn reads_on_snapshots_ask_for_the_freshness_that_their_connection_wants() {
     assert_eq!(freshness(&mut client, &["READWRITE", "GET a"]), [None]);
 }
 
+/// A read that asks for less need not wait for a proof: its moment would be before that of the read in front of it.
+#[test]
+fn a_read_that_asks_for_another_freshness_waits_for_those_before_it() {
+    let mut client = Node::new().client();
+    let reads = ["READONLY", "HW.FRESHNESS WITHIN 0", "GET a", "GET b", "HW.FRESHNESS ANY", "GET a", "GET b"];
+    client.start(&reads);
+    assert_eq!(client.held.len(), 2, "those of one freshness go together");
+    client.release(1);
+    assert_eq!((client.submit(), client.connection.has_more()), (0, false));
+    client.release(0);
+    assert!(client.connection.has_more());
+    assert_eq!(client.submit(), 2);
+    client.release_all();
+    client.output();
+    // What is not read on a snapshot has its order from whoever serves.
+    client.start(&["HW.FRESHNESS WITHIN 0", "SET a 1", "READWRITE", "HW.FRESHNESS ANY", "GET a"]);
+    assert_eq!(client.held.len(), 2);
+}
+
 #[test]
 fn a_freshness_that_makes_no_sense_changes_nothing() {
     let mut client = Node::new().client();

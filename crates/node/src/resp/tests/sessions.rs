@@ -34,7 +34,6 @@ impl Alone {
             callables: Callables::of(&replica.procedures, &replica.versions, &replica.signatures),
             node: NodeId(0),
             leaderless: false,
-            in_order: true,
             sessions: 2,
             salt: 5,
             addresses: Box::new(|_| None),
@@ -67,8 +66,8 @@ impl Alone {
                 let (seq, session) = (request.seq, request.session);
                 let request =
                     Request { session, ..Request::new(Token(seq), request.procedure, request.args) };
-                self.replica.workers[0].submit(1, request).unwrap();
-                connection.submitted(seq, 0);
+                let taken = self.replica.workers[0].submit(1, request).unwrap();
+                connection.submitted(seq, 0, taken);
                 let mut out = Outbox::default();
                 self.replica.workers[0].turn(1, &mut out);
                 let reply = &out.replies[0];

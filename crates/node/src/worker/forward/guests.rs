@@ -2,13 +2,14 @@
 //!
 //! Requests of one connection are submitted in the order in which they came, so those of one client take effect in order. One that has to
 //! wait (the engine is busy, writes are paused, users are not known yet, the other node takes no answers) has those behind it wait, too.
+//! One that the engine puts off has those of the same client wait, and the other clients of that node go on.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_core::{NodeId, Outcome, Timestamp};
-use highwater_engines::{Frame, Nanos, Refusal, Request, Worker};
+use highwater_engines::{Frame, Nanos, Refusal, Request, Taken, Worker};
 
 use super::message::{Ask, Message, decode_keys};
 use super::rights;
@@ -65,6 +66,8 @@ struct Guest {
     life: u64,
     /// Its requests in order: what came, and how long the arguments are.
     queue: VecDeque<(Ask, Frame)>,
+    /// Clients of which the engine has put a request off, and what they asked behind it, in order. Few at a time.
+    put_off: BTreeMap<u64, VecDeque<(Ask, Frame)>>,
     queued: usize,
     /// Requests wait because it does not take replies.
     stalled: bool,
@@ -79,6 +82,8 @@ struct Running {
     node: NodeId,
     life: u64,
     number: u64,
+    /// Whose it is, if it is put off.
+    put_off: Option<u64>,
     effect: Effect,
     /// What of its words somebody waits for; `Some(None)`: anybody is to look.
     wakes: Option<Option<Vec<Vec<u8>>>>,
@@ -90,6 +95,22 @@ enum Tried {
     Gone,
     Waits,
     Busy,
+}
+
+impl Guest {
+    /// What a client asked behind a request that was put off, and is not any more, comes before what its node asked later.
+    fn let_go_on(&mut self, client: u64) {
+        let behind = self.put_off.remove(&client).unwrap_or_default();
+        behind.into_iter().rev().for_each(|asked| self.queue.push_front(asked));
+    }
+
+    /// Nothing is begun any more: nobody need wait.
+    fn let_all_go_on(&mut self) {
+        while let Some((client, _)) = self.put_off.first_key_value() {
+            let client = *client;
+            self.let_go_on(client);
+        }
+    }
 }
 
 impl Guests {
@@ -113,8 +134,15 @@ impl Guests {
     pub fn enter(&mut self, node: NodeId) {
         self.leave(node);
         self.lives += 1;
-        let (queue, lines) = (VecDeque::new(), BTreeMap::new());
-        let guest = Guest { life: self.lives, queue, queued: 0, stalled: false, unreleased: 0, lines };
+        let guest = Guest {
+            life: self.lives,
+            queue: VecDeque::new(),
+            put_off: BTreeMap::new(),
+            queued: 0,
+            stalled: false,
+            unreleased: 0,
+            lines: BTreeMap::new(),
+        };
         self.by_node.insert(node, guest);
     }
 
@@ -184,12 +212,21 @@ impl Guests {
             let mut work = 0;
             while work < share {
                 let Some(guest) = self.by_node.get_mut(&node) else { break };
+                if ending.is_some() {
+                    guest.let_all_go_on();
+                }
                 let owed = guest.unreleased + sending(node);
                 guest.stalled = !guest.queue.is_empty() && owed >= self.limits.owed && ending.is_none();
                 if guest.stalled {
                     break;
                 }
                 let Some((ask, frame)) = guest.queue.pop_front() else { break };
+                if !guest.put_off.is_empty()
+                    && let Some(behind) = guest.put_off.get_mut(&ask.client)
+                {
+                    behind.push_back((ask, frame));
+                    continue;
+                }
                 let len = frame.head.len() + frame.body.len();
                 match self.submit(now, engine, gate, ending, node, &ask, &frame) {
                     Tried::Gone => {
@@ -259,10 +296,10 @@ impl Guests {
         let request = Request { session: ask.session, ..Request::new(token, ask.procedure, &self.args) };
         let (before, began) = (engine.unreleased_reply_bytes(), self.watch.stopwatch.now());
         match engine.submit(now, request) {
-            Ok(()) => {
+            Ok(taken) => {
                 let reply_bytes = engine.unreleased_reply_bytes().saturating_sub(before);
                 self.note_slow(node, ask, began);
-                self.taken(node, ask, reply_bytes);
+                self.taken(node, ask, reply_bytes, taken);
                 Tried::Gone
             }
             Err(Refusal::Busy) => Tried::Busy,
@@ -276,7 +313,7 @@ impl Guests {
     }
 
     /// The engine has taken it: what is to be known when it is released.
-    fn taken(&mut self, node: NodeId, ask: &Ask, reply_bytes: usize) {
+    fn taken(&mut self, node: NodeId, ask: &Ask, reply_bytes: usize, taken: Taken) {
         crate::meter::add(&self.watch.meter.taken_for_others, 1);
         let waiting = &self.door.waiting;
         let wakes = match ask.effect {
@@ -288,7 +325,11 @@ impl Guests {
         let guest = self.by_node.get_mut(&node).expect("it is served");
         guest.unreleased += reply_bytes;
         let (life, number, effect) = (guest.life, ask.number, ask.effect);
-        self.running.push_back(Some(Running { node, life, number, effect, wakes, reply_bytes }));
+        let put_off = (taken == Taken::PutOff).then_some(ask.client);
+        if let Some(client) = put_off {
+            guest.put_off.insert(client, VecDeque::new());
+        }
+        self.running.push_back(Some(Running { node, life, number, put_off, effect, wakes, reply_bytes }));
         self.args.shrink_to(64 << 10);
     }
 
@@ -336,7 +377,7 @@ impl Guests {
             self.first += 1;
         }
         let Some(running) = running else { return };
-        let Running { node, life, number, effect, wakes, reply_bytes } = running;
+        let Running { node, life, number, put_off, effect, wakes, reply_bytes } = running;
         if effect == Effect::Users {
             self.users_changed(reply);
         }
@@ -351,6 +392,10 @@ impl Guests {
         }
         if let Some(guest) = self.by_node.get_mut(&node).filter(|guest| guest.life == life) {
             guest.unreleased -= reply_bytes;
+            if let Some(client) = put_off {
+                guest.let_go_on(client);
+                self.has_more |= !guest.queue.is_empty();
+            }
             self.answer(node, number, outcome, at, reply);
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use highwater_core::{Epoch, Incarnation, Levels, NodeId, Outcome, ProcedureId, Timestamp};
-use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Token, Worker};
+use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Token, Worker};
 
 use crate::clock::{Stopwatch, Ticks};
 use crate::config::Io;
@@ -43,14 +43,14 @@ impl Worker for Engine {
         if self.busy { Err(Refusal::Busy) } else { Ok(()) }
     }
 
-    fn submit(&mut self, _: Nanos, request: Request<'_>) -> Result<(), Refusal> {
+    fn submit(&mut self, _: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
         self.ready()?;
         let word = single::args(request.args).next().unwrap();
         let len = std::str::from_utf8(word).unwrap().parse().unwrap_or(5);
         self.submitted.push(request.args.len());
         self.unreleased.push((request.token, len));
         self.most_unreleased = self.most_unreleased.max(self.unreleased_reply_bytes());
-        Ok(())
+        Ok(Taken::Placed)
     }
 
     fn unreleased_reply_bytes(&self) -> usize {
@@ -97,48 +97,52 @@ pub const RULES: Rules = Rules {
     stuck_timeout: 0,
 };
 
+/// What the connections of a node share that serves; nothing is known of its users.
+pub fn door() -> Door {
+    let describe = || Description {
+        serves: true,
+        role: "leader".into(),
+        epoch: Epoch(1),
+        ask: None,
+        uptime_s: 0,
+        connected_clients: 0,
+        memory: (0, u64::MAX),
+    };
+    Door {
+        procedures: Procedures {
+            exec: ProcedureId(0),
+            watch: ProcedureId(1),
+            users: ProcedureId(2),
+            interact: ProcedureId(3),
+        },
+        callables: Callables::default(),
+        node: NodeId(0),
+        leaderless: false,
+        sessions: 10,
+        salt: 1,
+        addresses: Box::new(|_| None),
+        clients: Arc::new(crate::resp::Clients::new(Box::new(|_| ()))),
+        redirect: crate::resp::Redirect::Text,
+        topology: Box::new(Default::default),
+        backed_by: 1,
+        waiting: Waiting::new(Box::new(|_| ())),
+        access: Access::new(Vec::new(), Box::new(|| ())),
+        entropy: Box::new(|bytes| {
+            bytes.fill(0x5a);
+            true
+        }),
+        describe: Box::new(describe),
+        settings: Default::default(),
+        operations: Box::new(crate::resp::operations::Nothing),
+    }
+}
+
 impl Bench {
     pub fn new(io: Io, rules: Rules) -> Bench {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let (address, poller) = (listener.local_addr().unwrap(), Poller::new().unwrap());
-        let describe = || Description {
-            serves: true,
-            role: "leader".into(),
-            epoch: Epoch(1),
-            ask: None,
-            uptime_s: 0,
-            connected_clients: 0,
-            memory: (0, u64::MAX),
-        };
-        let door = Door {
-            procedures: Procedures {
-                exec: ProcedureId(0),
-                watch: ProcedureId(1),
-                users: ProcedureId(2),
-                interact: ProcedureId(3),
-            },
-            callables: Callables::default(),
-            node: NodeId(0),
-            leaderless: false,
-            in_order: true,
-            sessions: 10,
-            salt: 1,
-            addresses: Box::new(|_| None),
-            clients: Arc::new(crate::resp::Clients::new(Box::new(|_| ()))),
-            redirect: crate::resp::Redirect::Text,
-            topology: Box::new(Default::default),
-            backed_by: 1,
-            waiting: Waiting::new(Box::new(|_| ())),
-            access: Access::new(Vec::new(), Box::new(|| ())),
-            entropy: Box::new(|bytes| {
-                bytes.fill(0x5a);
-                true
-            }),
-            describe: Box::new(describe),
-            settings: Default::default(),
-            operations: Box::new(crate::resp::operations::Nothing),
-        };
+        let door = door();
         // Whoever asks for it has been confirmed.
         door.access.confirm(u64::MAX);
         let watch = Watch {

@@ -1,6 +1,6 @@
 //! Clients over real sockets, around an engine that does as it is told, turn by turn and in virtual time.
 
-mod bench;
+pub(super) mod bench;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
