@@ -220,6 +220,8 @@ impl Client {
             return Err(trouble.map_or(Error::NotServing, Error::from));
         }
         let ts = remote.core.stamp().expect("it was just granted");
+        let as_of = remote.core.as_of();
+        self.tx.set_as_of(as_of);
         let payload = self.tx.end(ts);
         let remote = self.tx.latest();
         let now = remote.net.now();

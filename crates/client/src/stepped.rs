@@ -171,6 +171,7 @@ impl Stepped {
                 None => false,
                 Some(Ok(_)) => {
                     let ts = self.core.stamp().expect("it was just granted");
+                    self.tx.set_as_of(self.core.as_of());
                     let payload = self.tx.end(ts);
                     self.core.propose(now, payload);
                     job.stage = Stage::Proposed(*outcome);

@@ -113,11 +113,22 @@ impl Applier {
         applied
     }
 
+    /// Whether it has made tombstones that are not unlinked yet.
+    pub fn has_tombstones(&self) -> bool {
+        self.hand.graveyard.len() > 0
+    }
+
     /// Unlinks tombstones at or below `floor`: no older write can still be applied. Bounded work;
     /// says whether more is due.
     pub fn collect(&mut self, floor: Timestamp) -> bool {
+        self.collect_telling(floor, |_, _, _| {})
+    }
+
+    /// The same; `told` hears of each before it goes, by table, key and timestamp: whoever finds no trace of a key can know that there was one.
+    #[inline]
+    pub fn collect_telling(&mut self, floor: Timestamp, told: impl FnMut(TableId, &[u8], Timestamp)) -> bool {
         let Hand { graveyard, fingers, heap, .. } = &mut self.hand;
-        let more = graveyard.collect(&self.store, floor, fingers, heap);
+        let more = graveyard.collect(&self.store, floor, (fingers, heap), told);
         heap.tend();
         more
     }

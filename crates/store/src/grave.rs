@@ -18,6 +18,16 @@ pub(crate) enum GraveKey {
     Bytes(Box<[u8]>),
 }
 
+impl GraveKey {
+    /// Hands out the bytes that callers know it by.
+    pub fn with<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            GraveKey::U64(key) => then(&key.to_be_bytes()),
+            GraveKey::Bytes(key) => then(key),
+        }
+    }
+}
+
 impl From<Key<'_>> for GraveKey {
     fn from(key: Key<'_>) -> GraveKey {
         match key {

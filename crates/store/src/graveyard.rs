@@ -46,21 +46,21 @@ impl Graveyard {
     /// Unlinks some of what nobody needs: tombstones at or below `floor` that no pinned snapshot has to see beyond and no
     /// before-image leads to, and placeholders.
     ///
-    /// Says whether more is due: then the next call should come soon.
+    /// `told` hears of each before it goes. Says whether more is due: then the next call should come soon.
     #[inline]
     pub fn collect(
         &mut self,
         store: &Store,
         floor: Timestamp,
-        fingers: &mut [Fingers],
-        heap: &mut Heap,
+        (fingers, heap): (&mut [Fingers], &mut Heap),
+        told: impl FnMut(TableId, &[u8], Timestamp),
     ) -> bool {
         let floor = floor.min(store.snapshots.oldest());
         let due = self.tombstones.front().is_some_and(|grave| grave.ts <= floor);
         if due || !self.placeholders.is_empty() || store.orphan_due(floor) {
             // Not beyond the oldest before-image either: a roll-back has to find that record's tombstone as it is.
             let floor = floor.min(Timestamp(store.heaps.guards.no_images_up_to()));
-            let more = self.dig(store, floor, fingers, heap);
+            let more = self.dig(store, floor, (fingers, heap), told);
             heap.count_waiting(self.len());
             return more;
         }
@@ -68,12 +68,19 @@ impl Graveyard {
         false
     }
 
+    /// How many wait.
     #[inline]
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.placeholders.len() + self.tombstones.len()
     }
 
-    fn dig(&mut self, store: &Store, floor: Timestamp, fingers: &mut [Fingers], heap: &mut Heap) -> bool {
+    fn dig(
+        &mut self,
+        store: &Store,
+        floor: Timestamp,
+        (fingers, heap): (&mut [Fingers], &mut Heap),
+        mut told: impl FnMut(TableId, &[u8], Timestamp),
+    ) -> bool {
         if store.orphan_due(floor) {
             // They come in no order that suits `tombstones`, so they go to the placeholders, which need none.
             self.placeholders.extend(store.adopt(floor, *BUDGET.end()));
@@ -85,6 +92,7 @@ impl Graveyard {
             && let Some(grave) = self.next(floor)
         {
             budget -= 1;
+            grave.key.with(|key| told(grave.table, key, grave.ts));
             if unlink(store, &grave, &mut fingers[grave.table.0 as usize], heap) == Err(Busy) {
                 again.push(grave);
             }
@@ -124,7 +132,7 @@ fn unlink_in<I: Index>(
     heap: &mut Heap,
     snapshots: &Snapshots,
 ) -> Result<(), Busy> {
-    let mut unlink = |bytes: &[u8]| {
+    let unlink = |bytes: &[u8]| {
         let key = I::Keys::parse(bytes).expect("graves hold keys of their table's kind");
         if let Some(record) = index.unlink(key, I::Keys::hash(key), expected, fingers, heap)? {
             // The address is still this record's, for its memory is not used again before the caller unpins.
@@ -132,8 +140,5 @@ fn unlink_in<I: Index>(
         }
         Ok(())
     };
-    match key {
-        GraveKey::U64(key) => unlink(&key.to_be_bytes()),
-        GraveKey::Bytes(key) => unlink(key),
-    }
+    key.with(unlink)
 }

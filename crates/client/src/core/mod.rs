@@ -84,6 +84,8 @@ pub struct Core {
     stamp: Option<Stamp>,
     /// The epochs in which replicas answered what the attempt under way read: the first, and the last.
     read_in: Option<(Epoch, Epoch)>,
+    /// The earliest of the times as of which they did.
+    as_of: Option<Timestamp>,
     /// Invariant: at most one attempt is proposed and not decided.
     proposal: Option<Proposal>,
     ended: Option<Ended>,
@@ -109,6 +111,7 @@ impl Core {
             unanswered: BTreeSet::new(),
             stamp: None,
             read_in: None,
+            as_of: None,
             proposal: None,
             ended: None,
             telling: BTreeMap::new(),
@@ -155,12 +158,12 @@ impl Core {
                 self.replicas[usize::from(from.0)].standing = Some(standing);
                 self.epoch_heard(now, from);
             }
-            Tell::Value { id, version, live, value } => {
-                self.note_epoch(from);
+            Tell::Value { id, as_of, version, live, value } => {
+                self.note_read(from, as_of);
                 self.answered(now, id, Answer::Value { version, live, value });
             }
-            Tell::Page { id, page } => {
-                self.note_epoch(from);
+            Tell::Page { id, as_of, page } => {
+                self.note_read(from, as_of);
                 self.answered(now, id, Answer::Page(page));
             }
             Tell::Refused { id, why } => self.refused(now, id, why),
@@ -177,7 +180,8 @@ impl Core {
     }
 
     /// What a replica answers now it read in the epoch of which it told last, or in the one after.
-    fn note_epoch(&mut self, from: NodeId) {
+    fn note_read(&mut self, from: NodeId, as_of: Timestamp) {
+        self.as_of = Some(self.as_of.map_or(as_of, |before| before.min(as_of)));
         let Some(standing) = self.replicas[usize::from(from.0)].standing else { return };
         let (first, last) = self.read_in.unwrap_or((standing.epoch, standing.epoch));
         self.read_in = Some((first.min(standing.epoch), last.max(standing.epoch)));
@@ -187,6 +191,11 @@ impl Core {
     /// `async`), and a version that was read and is not there any more looks to replicas like one that is on its way.
     fn has_read_in(&self, epoch: Epoch) -> bool {
         self.read_in.is_none_or(|read| read == (epoch, epoch))
+    }
+
+    /// Everything that committed at or below was there whenever this attempt has read.
+    pub fn as_of(&self) -> Timestamp {
+        self.as_of.unwrap_or_default()
     }
 
     /// Does what is due.
@@ -215,7 +224,7 @@ impl Core {
         assert!(self.proposal.is_none(), "one transaction at a time");
         self.drop_stamp();
         (self.question, self.answer, self.ended, self.asked_stamp) = (None, None, None, None);
-        (self.above, self.late, self.read_in) = (hint, late, None);
+        (self.above, self.late, self.read_in, self.as_of) = (hint, late, None, None);
     }
 
     /// The attempt ends without having been proposed.

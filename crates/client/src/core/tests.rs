@@ -75,12 +75,15 @@ impl Bench {
             [(0, Ask::Read { id, stamp: Some(_), .. })] => *id,
             other => panic!("{other:?}"),
         };
-        self.hear(HOME, Tell::Value { id, version: Timestamp(5), live: true, value: Bytes::new() });
+        self.hear(
+            HOME,
+            Tell::Value { id, as_of: Timestamp(3), version: Timestamp(5), live: true, value: Bytes::new() },
+        );
         self.grant(id, ts);
         self.core.wish(self.now, Timestamp(5));
         assert!(matches!(self.core.answer(), Some(Ok(Answer::Stamped))));
         assert_eq!(self.core.stamp(), Some(Timestamp(ts)));
-        self.core.propose(self.now, Payload::build((&[], 0), (&[], 0), &[]));
+        self.core.propose(self.now, Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), &[]));
         let sent = self.sent();
         assert!(
             sent.len() == 3 && sent.iter().all(|(_, ask)| matches!(ask, Ask::Validate { .. })),
@@ -183,7 +186,10 @@ fn a_stamp_that_will_not_do_goes_back_and_one_that_came_twice_does_not() {
         [(0, Ask::Read { id, .. })] => *id,
         other => panic!("{other:?}"),
     };
-    bench.hear(HOME, Tell::Value { id, version: Timestamp(50), live: true, value: Bytes::new() });
+    bench.hear(
+        HOME,
+        Tell::Value { id, as_of: Timestamp(3), version: Timestamp(50), live: true, value: Bytes::new() },
+    );
     bench.grant(id, 40);
     assert!(bench.core.stamp().is_some() && bench.sent().is_empty());
     bench.grant(id, 40);
@@ -201,6 +207,26 @@ fn a_stamp_that_will_not_do_goes_back_and_one_that_came_twice_does_not() {
     assert_eq!(bench.core.stamp(), Some(Timestamp(60)));
     bench.core.give_up();
     assert!(matches!(bench.sent()[..], [(0, Ask::Return { ts: Timestamp(60), .. })]));
+}
+
+/// What an attempt has read it read as of the earliest of all its answers; another attempt begins anew.
+#[test]
+fn an_attempt_is_as_of_its_earliest_read() {
+    let mut bench = Bench::new();
+    bench.core.begin(Timestamp::ZERO, None);
+    assert_eq!(bench.core.as_of(), Timestamp::ZERO);
+    for (as_of, least) in [(30, 30), (20, 20), (25, 20)] {
+        bench.core.read(bench.now, TableId(0), Bytes::from_static(b"key"), true);
+        let id = match &bench.sent()[..] {
+            [(0, Ask::Read { id, .. })] => *id,
+            other => panic!("{other:?}"),
+        };
+        let (version, value) = (Timestamp::ZERO, Bytes::new());
+        bench.hear(HOME, Tell::Value { id, as_of: Timestamp(as_of), version, live: false, value });
+        assert_eq!(bench.core.as_of(), Timestamp(least));
+    }
+    bench.core.begin(Timestamp::ZERO, None);
+    assert_eq!(bench.core.as_of(), Timestamp::ZERO);
 }
 
 #[test]

@@ -325,7 +325,8 @@ impl Common {
         let cell = self.cell();
         cell.busy.store(busy as u64, Ordering::Relaxed);
         cell.bytes.store(kept as u64, Ordering::Relaxed);
-        cell.closed.store(closed.0, Ordering::Relaxed);
+        // Release; pairs with the Acquire in `Node::floor`.
+        cell.closed.store(closed.0, Ordering::Release);
     }
 
     /// Counts in one of this worker's figures.

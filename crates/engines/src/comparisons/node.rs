@@ -134,7 +134,8 @@ impl Node {
 
     /// Nothing at or below will be installed any more.
     pub fn floor(&self) -> Timestamp {
-        Timestamp(self.cells.iter().map(|cell| cell.closed.load(Ordering::Relaxed)).min().unwrap_or(0))
+        // Acquire; pairs with the Release in `publish`: what is closed is installed.
+        Timestamp(self.cells.iter().map(|cell| cell.closed.load(Ordering::Acquire)).min().unwrap_or(0))
     }
 
     /// The sum of a figure over all workers.

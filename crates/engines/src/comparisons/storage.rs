@@ -8,14 +8,14 @@ use highwater_core::{Library, Outcome, Registry, Schema, Timestamp, planted};
 use highwater_store::{Applier, Store};
 
 use super::node::Node;
-use crate::meerkat::marks::{InTheWay, Marks};
+use crate::meerkat::marks::{InTheWay, Linger, Marks};
 use crate::meerkat::marks_of;
 use crate::meerkat::own::Asked;
 use crate::meerkat::payload::Payload;
 use crate::meerkat::tx::{MeerkatTx, execute};
 use crate::meerkat::validate::{unmark, validate};
 use crate::options::Options;
-use crate::seam::Request;
+use crate::seam::{Nanos, Request};
 
 /// What the workers of a replica execute on.
 pub struct Shelf {
@@ -42,6 +42,7 @@ pub struct Storage {
     registry: Registry<MeerkatTx>,
     tx: MeerkatTx,
     applier: Applier,
+    linger: Linger,
     reply: Vec<u8>,
 }
 
@@ -53,6 +54,7 @@ impl Storage {
             applier: Applier::new(shelf.store.clone()),
             marks: shelf.marks.clone(),
             registry: shelf.registry.clone(),
+            linger: Linger::default(),
             reply: Vec::new(),
             node,
         }
@@ -60,6 +62,7 @@ impl Storage {
 
     /// Executes a request, on this replica's store and without a lock. What it came to; `None`: a conflict, and nothing is left of it.
     pub fn execute(&mut self, asked: &Asked) -> Option<Outcome> {
+        self.tx.set_as_of(self.node.floor());
         self.tx.set_room(self.node.room.load(Ordering::Relaxed));
         let Asked { token, procedure, session, .. } = *asked;
         let request = Request { session, ..Request::new(token, procedure, &asked.args) };
@@ -83,10 +86,7 @@ impl Storage {
 
     /// Whether a transaction can stand at `ts`; if so, what it reads and writes is marked until it is over.
     pub fn validate(&mut self, payload: &Payload, ts: Timestamp) -> Result<(), InTheWay> {
-        // Who validates alone knows what was here. Of several each collects tombstones in its own time: see Meerkat's coordinator.
-        let alone = self.node.primary.is_some();
-        let floor = || if alone { self.node.floor() } else { Timestamp::ZERO };
-        let valid = validate(&self.marks, self.tx.latest(), payload, ts, (alone, floor));
+        let valid = validate(&self.marks, self.tx.latest(), payload, ts);
         if valid.is_ok() && planted!(comparisons::UnmarkedEarly) {
             unmark(&self.marks, payload, ts, false);
         }
@@ -108,7 +108,9 @@ impl Storage {
     }
 
     /// Unlinks tombstones that nobody will write below; says whether more is due.
-    pub fn collect(&mut self) -> bool {
-        self.applier.collect(self.node.floor())
+    pub fn collect(&mut self, now: Nanos) -> bool {
+        let marks = &self.marks;
+        let long = self.linger.look(now, self.node.options.election_timeout, || self.node.floor());
+        self.applier.collect_telling(long, |table, key, ts| marks.collected(table, key, ts))
     }
 }

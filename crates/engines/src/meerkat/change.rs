@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn changes_and_records_round_trip() {
-        let payload = Payload::build((&[], 0), (&[], 0), &[]);
+        let payload = Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), &[]);
         let ended = vec![
             vec![Ended { ts: Timestamp(5), commit: true, payload: Some(payload.clone()) }],
             vec![],

@@ -6,7 +6,7 @@
 //!
 //! | what | waits until this is on disk |
 //! |---|---|
-//! | found valid | the record, with what it reads and writes |
+//! | found valid, to the coordinator or, with a promise, to a backup coordinator | the record, with what it reads and writes |
 //! | accepted | the proposal |
 //! | an outcome was heard (`heard` in every frame), or one's own may be forgotten (`closed`) | the outcome |
 //! | a change of epoch is promised, or accepted | the round, or the change |
@@ -18,7 +18,7 @@
 //! one moment: every worker notes down how far all is over everywhere ([`Record::Closed`]), and what came later can be left out.
 //! See `controller/forgot`.
 //!
-//! A refusal is not written, nor a promise to a backup coordinator. Who comes back with its disk does nothing more in its old epoch but
+//! A refusal is not written, nor the view that a backup coordinator is promised. Who comes back with its disk does nothing more in its old epoch but
 //! to tell its records to a change of epoch; and what is not in them was not found valid.
 //!
 //! Invariant: what a replica has told others is in its records when it comes back, or is over at every replica and installed.
@@ -389,7 +389,11 @@ mod tests {
     }
 
     fn ended() -> Ended {
-        Ended { ts: Timestamp(40), commit: true, payload: Some(Payload::build((&[], 0), (&[], 0), &[])) }
+        Ended {
+            ts: Timestamp(40),
+            commit: true,
+            payload: Some(Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), &[])),
+        }
     }
 
     #[test]

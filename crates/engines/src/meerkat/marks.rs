@@ -7,11 +7,15 @@
 //! For tables that are scanned there are marks of ranges, too, in shards by the front of the key: a scan marks a range, and a write looks
 //! whether it falls into one.
 //!
+//! A replica that collects a tombstone remembers here, by slot and shard, that there was one: no trace of a key may mean that it was written and deleted
+//! since it was read.
+//!
 //! Each slot and shard has a lock of its own, held for a few instructions: transactions that touch different keys write to no common
 //! line, but for two keys of one slot.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use highwater_core::transaction::KeyRange;
@@ -19,6 +23,7 @@ use highwater_core::{IndexKind, Schema, TableId, Timestamp};
 use highwater_store::sync::Backoff;
 
 use super::payload::covers;
+use crate::seam::Nanos;
 
 /// Marks that stand in a slot itself.
 const INLINE: usize = 4;
@@ -119,6 +124,8 @@ impl Ranged {
 struct Shard {
     /// The latest committed scan that is not remembered any more.
     rts: u64,
+    /// The latest tombstone that was collected.
+    gone: u64,
     scans: Vec<Ranged>,
     writers: BTreeMap<Box<[u8]>, Vec<u64>>,
 }
@@ -157,9 +164,35 @@ fn shards_of(range: KeyRange<'_>) -> std::ops::Range<usize> {
     }
 }
 
+/// Up to when tombstones are collected: they linger for an election timeout behind what is over everywhere. Whoever had not heard that it is, and
+/// executed a transaction that found no trace, or the tombstone, has had it validated by then, as a rule; else it is refused.
+#[derive(Debug, Default)]
+pub struct Linger {
+    next: Nanos,
+    seen: Timestamp,
+    long: Timestamp,
+}
+
+impl Linger {
+    /// What was over everywhere for `every` at least; `over`: what is now.
+    pub fn look(&mut self, now: Nanos, every: Nanos, over: impl FnOnce() -> Timestamp) -> Timestamp {
+        if now >= self.next {
+            (self.long, self.seen, self.next) = (self.seen, over(), now + every);
+        }
+        self.long
+    }
+
+    /// When to look again.
+    pub fn next(&self) -> Nanos {
+        self.next
+    }
+}
+
 /// All marks of a replica, shared by its workers.
 pub struct Marks {
     slots: Box<[Slot]>,
+    /// By slot: the latest tombstone of its keys that was collected.
+    gone: Box<[AtomicU64]>,
     ranges: Box<[Option<RangeMarks>]>,
 }
 
@@ -182,16 +215,37 @@ pub fn hash(table: TableId, key: &[u8]) -> u64 {
 impl Marks {
     /// For tables of `schema`, in about so many bytes.
     pub fn new(schema: &Schema, bytes: u64) -> Marks {
-        let slots = (bytes / size_of::<Slot>() as u64).clamp(1 << 10, 1 << 20).next_power_of_two();
+        let slots =
+            (bytes / size_of::<(Slot, AtomicU64)>() as u64).clamp(1 << 10, 1 << 20).next_power_of_two();
         let ranges =
             schema.iter().map(|(_, spec)| (spec.index == IndexKind::Ordered).then(RangeMarks::default));
-        Marks { slots: (0..slots).map(|_| Slot::default()).collect(), ranges: ranges.collect() }
+        Marks {
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            gone: (0..slots).map(|_| AtomicU64::new(0)).collect(),
+            ranges: ranges.collect(),
+        }
     }
 
     /// Asks for the line of a key's slot.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         highwater_store::sync::prefetch(std::ptr::from_ref(self.slot(hash)).cast::<u8>());
+    }
+
+    /// A tombstone of this key is about to be unlinked.
+    pub fn collected(&self, table: TableId, key: &[u8], ts: Timestamp) {
+        let slot = (hash(table, key) as usize) & (self.slots.len() - 1);
+        // Release; pairs with the Acquire in `gone`: who does not find the tombstone any more finds this.
+        self.gone[slot].fetch_max(ts.0, Ordering::Release);
+        if let Some(ranges) = self.ranges(table) {
+            let mut shard = lock(&ranges.0[shard_of(key)]);
+            shard.gone = shard.gone.max(ts.0);
+        }
+    }
+
+    /// Asked after no trace of a key was found: the latest tombstone that was collected of it, or of another key of its slot.
+    pub fn gone(&self, hash: u64) -> Timestamp {
+        Timestamp(self.gone[(hash as usize) & (self.slots.len() - 1)].load(Ordering::Acquire))
     }
 
     #[inline]
@@ -254,12 +308,12 @@ impl Marks {
     }
 
     /// Marks that a transaction at `ts` has read a range, if `valid`, asked under the locks of the range, finds that it may; `seen`
-    /// tells which version of a key it saw.
+    /// tells which version of a key it saw, and `as_of` up to when it saw all that was written.
     pub fn scan(
         &self,
         table: TableId,
         range: KeyRange<'_>,
-        ts: Timestamp,
+        (ts, as_of): (Timestamp, Timestamp),
         seen: impl Fn(&[u8]) -> Timestamp,
         valid: impl FnOnce() -> Result<(), InTheWay>,
     ) -> Result<(), InTheWay> {
@@ -275,6 +329,10 @@ impl Marks {
             }
         }
         valid()?;
+        // What was written and deleted since has left no trace in the store.
+        if let Some(gone) = shards.iter().map(|shard| shard.gone).max().filter(|gone| *gone > as_of.0) {
+            return Err(InTheWay(Timestamp(gone)));
+        }
         for shard in &mut shards {
             let (low, high) = (owned(range.0), owned(range.1));
             shard.scans.push(Ranged { low, high, ts: ts.0, pending: true });
@@ -414,14 +472,18 @@ mod tests {
         let marks = marks();
         let range: KeyRange<'_> = (Included(b"aaaa1"), Excluded(b"aaaa5"));
         let unseen = |_: &[u8]| at(0);
-        assert_eq!(marks.scan(TABLE, range, at(30), unseen, || Ok(())), Ok(()));
+        assert_eq!(marks.scan(TABLE, range, (at(30), at(0)), unseen, || Ok(())), Ok(()));
         assert_eq!(marks.write_ranged(TABLE, b"aaaa3", at(20)), Err(InTheWay(at(30))));
         assert_eq!(marks.write_ranged(TABLE, b"aaaa5", at(20)), Ok(()), "not in the range");
         assert_eq!(marks.write_ranged(TABLE, b"aaaa3", at(40)), Ok(()));
-        assert_eq!(marks.scan(TABLE, range, at(50), unseen, || Ok(())), Err(InTheWay(at(40))));
-        assert_eq!(marks.scan(TABLE, range, at(50), |_| at(40), || Ok(())), Ok(()), "it saw that write");
+        assert_eq!(marks.scan(TABLE, range, (at(50), at(0)), unseen, || Ok(())), Err(InTheWay(at(40))));
         assert_eq!(
-            marks.scan(TABLE, (Unbounded, Unbounded), at(25), unseen, || Ok(())),
+            marks.scan(TABLE, range, (at(50), at(0)), |_| at(40), || Ok(())),
+            Ok(()),
+            "it saw that write"
+        );
+        assert_eq!(
+            marks.scan(TABLE, (Unbounded, Unbounded), (at(25), at(0)), unseen, || Ok(())),
             Err(InTheWay(at(20))),
             "everywhere"
         );
@@ -439,7 +501,7 @@ mod tests {
         let marks = marks();
         let range: KeyRange<'_> = (Included(b"aaaa1"), Included(b"aaaa2"));
         for ts in 1..=1000 {
-            assert_eq!(marks.scan(TABLE, range, at(ts), |_| at(0), || Ok(())), Ok(()));
+            assert_eq!(marks.scan(TABLE, range, (at(ts), at(0)), |_| at(0), || Ok(())), Ok(()));
             marks.end_scan(TABLE, range, at(ts), true);
         }
         assert_eq!(marks.write_ranged(TABLE, b"aaaa1", at(999)), Err(InTheWay(at(1000))));

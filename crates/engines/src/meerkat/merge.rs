@@ -12,7 +12,9 @@
 //!
 //! Why rule 4 is safe. *If it committed on the fast path*, nothing in conflict with it did: that would have been found valid by a
 //! majority, one of which found this one valid, too. So the check must not refuse what was valid: it is exact
-//! ([`Payload::conflicts`]), where validation may be coarse. In particular a later read of what this one wrote is no conflict.
+//! ([`Payload::conflicts`]). A replica that found this one valid has found nothing valid that the check calls a conflict, and nothing of that was over there
+//! ([`validate`](mod@super::validate)): validation may refuse more, and never less. So it is not enough that a key is as absent as it was read to be, if it was written and deleted
+//! since: the insert alone may be named here. And a later read of what this one wrote is no conflict.
 //! *If it did not*, then by the check nothing that committed is in conflict with it: whatever committed is known. By rules 1 to 3 and by
 //! being a candidate of rule 4 itself; of two candidates in conflict no replica found both valid, and [`Quorums`] sees to it that
 //! they would need one. And records are kept while an older transaction is under way at their replica (see
@@ -20,6 +22,7 @@
 //! named; what was over there before would have kept it from being found valid.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use highwater_core::Timestamp;
 use highwater_core::planted;
@@ -29,6 +32,28 @@ use super::payload::Payload;
 use super::quorum::Quorums;
 use super::record::Told;
 
+/// Why replies do not tell what became of a transaction. What a peer says is no reason to end a replica: more promises may tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unclear {
+    /// It commits, and nobody who replied has what it writes.
+    Unknown(Timestamp),
+    /// Two who replied know two outcomes of it.
+    Contradicted(Timestamp),
+}
+
+impl fmt::Display for Unclear {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unclear::Unknown(ts) => {
+                write!(f, "transaction {ts} commits, and none of those who promised has what it writes")
+            }
+            Unclear::Contradicted(ts) => {
+                write!(f, "transaction {ts} committed by the word of one replica, and did not by another's")
+            }
+        }
+    }
+}
+
 /// What replies say of one transaction.
 #[derive(Default)]
 struct Known<'a> {
@@ -37,6 +62,7 @@ struct Known<'a> {
     shown: u32,
     accepted: Option<(u32, bool)>,
     outcome: Option<bool>,
+    contradicted: bool,
     payload: Option<&'a Payload>,
 }
 
@@ -46,7 +72,7 @@ impl<'a> Known<'a> {
         self.shown += u32::from(whole && told.valid == Some(true));
         if let Some(outcome) = told.outcome {
             let before = self.outcome.replace(outcome);
-            assert!(before.is_none_or(|before| before == outcome), "{} has one outcome everywhere", told.ts);
+            self.contradicted |= before.is_some_and(|before| before != outcome);
         }
         let accepted = told.accepted.filter(|_| !planted!(meerkat::AcceptedForgotten));
         let later = |(view, _): &(u32, bool)| self.accepted.is_none_or(|(latest, _)| latest < *view);
@@ -66,12 +92,15 @@ impl<'a> Known<'a> {
 /// The outcomes of an epoch by worker. `replies`: of each replica that replied, of each of its workers, the records. `parts`: the same of those who
 /// may have forgotten some. What they say is true, and what they do not say means nothing: for rule 4 they have not replied. What they alone name is over everywhere, or was never
 /// decided.
+///
+/// # Errors
+/// If the replies do not suffice.
 pub fn merge(
     quorums: Quorums,
     workers: usize,
     replies: &[&[Vec<Told>]],
     parts: &[&[Vec<Told>]],
-) -> Vec<Vec<Ended>> {
+) -> Result<Vec<Vec<Ended>>, Unclear> {
     let mut known: Vec<BTreeMap<Timestamp, Known<'_>>> = (0..workers).map(|_| BTreeMap::new()).collect();
     for (worker, records) in replies.iter().flat_map(|reply| reply.iter().enumerate()) {
         for told in records {
@@ -103,8 +132,11 @@ pub fn merge(
     let end = |(ts, known): (&Timestamp, &Known<'_>)| {
         let commit = decide(*ts, known);
         let payload = known.payload.filter(|_| commit).cloned();
-        assert!(!commit || payload.is_some(), "somebody of every majority has what {ts} writes");
-        Ended { ts: *ts, commit, payload }
+        match payload {
+            _ if known.contradicted => Err(Unclear::Contradicted(*ts)),
+            None if commit => Err(Unclear::Unknown(*ts)),
+            payload => Ok(Ended { ts: *ts, commit, payload }),
+        }
     };
     known.iter().map(|of| of.iter().map(end).collect()).collect()
 }
@@ -132,7 +164,7 @@ mod tests {
             writer.put(TableId(0), Key::Bytes(key), b"v");
         }
         writer.commit(Timestamp(ts));
-        Payload::build((&section, u64::from(reads.is_some())), (&[], 0), writer.bytes())
+        Payload::build(Timestamp::ZERO, (&section, u64::from(reads.is_some())), (&[], 0), writer.bytes())
     }
 
     fn told(ts: u64, valid: Option<bool>, payload: &Payload) -> Told {
@@ -142,7 +174,7 @@ mod tests {
     fn outcomes(n: u8, replies: &[Vec<Told>]) -> Vec<(u64, bool)> {
         let replies: Vec<Vec<Vec<Told>>> = replies.iter().map(|records| vec![records.clone()]).collect();
         let replies: Vec<&[Vec<Told>]> = replies.iter().map(Vec::as_slice).collect();
-        let ended = merge(Quorums::of(n), 1, &replies, &[]);
+        let ended = merge(Quorums::of(n), 1, &replies, &[]).expect("it is clear");
         ended[0].iter().map(|ended| (ended.ts.0, ended.commit)).collect()
     }
 
@@ -166,7 +198,7 @@ mod tests {
         let valid = || of(told(5, Some(true), &p));
         let accepted = of(Told { accepted: Some((1, true)), ..told(5, Some(true), &p) });
         let committed = |replies: &[&[Vec<Told>]], parts: &[&[Vec<Told>]]| {
-            let ended = merge(Quorums::of(3), 1, replies, parts);
+            let ended = merge(Quorums::of(3), 1, replies, parts).expect("it is clear");
             ended[0].iter().map(|ended| ended.commit).collect::<Vec<_>>()
         };
         let nothing = || vec![Vec::new()];
@@ -178,6 +210,24 @@ mod tests {
             [false],
             "two say no"
         );
+    }
+
+    /// Whatever a peer says, this replica goes on: it waits for somebody who knows more.
+    #[test]
+    fn replies_that_do_not_suffice_are_no_reason_to_panic() {
+        let p = payload(5, None, Some(b"x"));
+        let nothing = Told::of(Timestamp(5));
+        let accepted = Told { accepted: Some((1, true)), ..nothing.clone() };
+        let unclear = |replies: &[Vec<Vec<Told>>]| {
+            let replies: Vec<&[Vec<Told>]> = replies.iter().map(Vec::as_slice).collect();
+            merge(Quorums::of(3), 1, &replies, &[]).err()
+        };
+        let without = [vec![vec![accepted.clone()]], vec![vec![nothing.clone()]]];
+        assert_eq!(unclear(&without), Some(Unclear::Unknown(Timestamp(5))));
+        let with = [without[0].clone(), without[1].clone(), vec![vec![told(5, Some(true), &p)]]];
+        assert_eq!(unclear(&with), None, "the third one has it");
+        let over = |commit| vec![vec![Told { outcome: Some(commit), ..told(5, Some(true), &p) }]];
+        assert_eq!(unclear(&[over(true), over(false)]), Some(Unclear::Contradicted(Timestamp(5))));
     }
 
     /// The third rule, and the last.
@@ -234,7 +284,7 @@ mod tests {
         let yes = || vec![told(50, Some(true), &reader)];
         let replies = [vec![yes(), vec![over]], vec![yes(), vec![]], vec![vec![], vec![]]];
         let replies: Vec<&[Vec<Told>]> = replies.iter().map(Vec::as_slice).collect();
-        let ended = merge(Quorums::of(5), 2, &replies, &[]);
+        let ended = merge(Quorums::of(5), 2, &replies, &[]).expect("it is clear");
         assert!(!ended[0][0].commit, "a conflict with a transaction of another worker");
         assert!(ended[1][0].commit);
     }

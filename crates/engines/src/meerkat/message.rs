@@ -63,6 +63,8 @@ pub enum About {
         view: u32,
         /// To commit.
         commit: bool,
+        /// Of a view above 0, for those who promised it without: who accepts that it commits has what it writes.
+        payload: Option<Payload>,
     },
     /// The answer: it is accepted.
     Accepted {
@@ -154,7 +156,10 @@ impl Message {
     pub fn payload(&self) -> Option<&Payload> {
         match &self.about {
             Validate { payload } => Some(payload),
-            Outcome { payload, .. } | Promise { payload, .. } | Settle { payload, .. } => payload.as_ref(),
+            Accept { payload, .. }
+            | Outcome { payload, .. }
+            | Promise { payload, .. }
+            | Settle { payload, .. } => payload.as_ref(),
             _ => None,
         }
     }
@@ -165,7 +170,7 @@ impl Message {
         let (tag, flags) = match &self.about {
             Validate { .. } => (1, with),
             Vote { valid, late, .. } => (2, flag(*valid, COMMIT) | flag(*late, LATE)),
-            Accept { commit, .. } => (3, flag(*commit, COMMIT)),
+            Accept { commit, .. } => (3, flag(*commit, COMMIT) | with),
             Accepted { .. } => (4, 0),
             Overtaken { .. } => (5, 0),
             Outcome { commit, .. } => (6, flag(*commit, COMMIT) | with),
@@ -208,7 +213,10 @@ impl Message {
         let about = match tag {
             1 => Validate { payload: take_payload(rest, &mut reader)? },
             2 => Vote { valid: commit, late: flags & LATE != 0, hint: Timestamp(reader.u64()?) },
-            3 => Accept { view: reader.u32()?, commit },
+            3 => {
+                let view = reader.u32()?;
+                Accept { view, commit, payload: maybe_payload(flags, rest, &mut reader)? }
+            }
             4 => Accepted { view: reader.u32()? },
             5 => Overtaken { view: reader.u32()? },
             6 => {
@@ -252,7 +260,7 @@ mod tests {
     fn payload() -> Payload {
         let mut reads = Vec::new();
         put_read(&mut reads, Read { table: TableId(3), key: b"key", version: Timestamp(9), deleted: false });
-        Payload::build((&reads, 1), (&[], 0), &[])
+        Payload::build(Timestamp::ZERO, (&reads, 1), (&[], 0), &[])
     }
 
     fn every() -> Vec<Message> {
@@ -261,7 +269,8 @@ mod tests {
             Validate { payload: payload() },
             Vote { valid: false, late: true, hint: Timestamp(77) },
             Vote { valid: true, late: false, hint: Timestamp(0) },
-            Accept { view: 3, commit: true },
+            Accept { view: 0, commit: true, payload: None },
+            Accept { view: 3, commit: true, payload: some.clone() },
             Accepted { view: 3 },
             Overtaken { view: 8 },
             Outcome { number: 5, commit: true, payload: some.clone() },

@@ -192,7 +192,7 @@ mod tests {
     fn each_is_told_until_it_has_heard() {
         let mut outcomes = Outcomes::default();
         outcomes.begin([NodeId(1), NodeId(2)].into_iter());
-        let payload = Payload::build((&[], 0), (&[], 0), &[]);
+        let payload = Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), &[]);
         for ts in [30, 10, 20] {
             outcomes.open(Timestamp(ts));
         }

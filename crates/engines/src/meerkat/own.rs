@@ -358,7 +358,7 @@ mod tests {
             asked,
             outcome: Outcome::Committed,
             reply: Vec::new(),
-            payload: Payload::build((&[], 0), (&[], 0), &[]),
+            payload: Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), &[]),
             valid,
             invalid,
             hint: Timestamp::ZERO,

@@ -1,7 +1,7 @@
 //! What a transaction read and what it writes, as it travels with `Validate`.
 //!
 //! ```text
-//! payload   reads_len u32 | reads | scans | transaction (log format, with its timestamp; nothing if it writes nothing)
+//! payload   reads_len u32, bit 31: as of | as of u64, if that bit is set | reads | scans | transaction (log format, with its timestamp; nothing if it writes nothing)
 //! reads     count varint, each: table u8 | key (length varint) | version u64
 //! scans     count varint, each: table u8 | low | high | count varint, each: key (length varint) | version u64
 //! bound     0; or 1 (included) or 2 (excluded), and a key (length varint)
@@ -9,6 +9,10 @@
 //!
 //! A version is the timestamp of the commit that wrote what was read, or deleted it (then with bit 63); 0: there was no trace of the key.
 //! A scan lists every record that it passed, deleted ones included.
+//!
+//! *As of*: before the first of these was read, everything that committed at or below was installed where that was. So of each key there is no
+//! write between the version that was read and this, and where there was no trace there is none: tombstones that old may be gone.
+//! What was read is the newest if nothing was written later than the larger of the two, and before the transaction's own timestamp.
 
 use std::ops::Bound;
 
@@ -89,17 +93,28 @@ impl std::fmt::Debug for Payload {
 }
 
 const SOUND: &str = "a payload was looked at when it came";
+/// Set in the first word: it says as of when it read.
+const AS_OF: u32 = 1 << 31;
 
 impl Payload {
-    /// Of a transaction that has ended: its sections, and its writes in wire form.
-    pub fn build((reads, read_count): (&[u8], u64), (scans, scan_count): (&[u8], u64), tx: &[u8]) -> Payload {
-        let mut bytes = Vec::with_capacity(4 + 20 + reads.len() + scans.len() + tx.len());
+    /// Of a transaction that has ended: as of when it read, its sections, and its writes in wire form.
+    pub fn build(
+        as_of: Timestamp,
+        (reads, read_count): (&[u8], u64),
+        (scans, scan_count): (&[u8], u64),
+        tx: &[u8],
+    ) -> Payload {
+        let mut bytes = Vec::with_capacity(12 + 20 + reads.len() + scans.len() + tx.len());
         bytes.extend_from_slice(&[0; 4]);
+        let tells = as_of > Timestamp::ZERO && read_count + scan_count > 0;
+        if tells {
+            bytes.extend_from_slice(&as_of.0.to_le_bytes());
+        }
         put_varint(&mut bytes, read_count);
         bytes.extend_from_slice(reads);
         put_varint(&mut bytes, scan_count);
         bytes.extend_from_slice(scans);
-        let len = bytes.len() as u32;
+        let len = bytes.len() as u32 | if tells { AS_OF } else { 0 };
         bytes[..4].copy_from_slice(&len.to_le_bytes());
         bytes.extend_from_slice(tx);
         Payload(bytes.into())
@@ -110,11 +125,11 @@ impl Payload {
     /// # Errors
     /// If it makes no sense.
     pub fn parse(bytes: Bytes) -> Result<Payload, Malformed> {
-        let split = Reader::new(&bytes).u32()? as usize;
-        if split < 4 || split > bytes.len() {
+        let (start, split) = ends(Reader::new(&bytes).u32()?);
+        if split < start || split > bytes.len() {
             return Err(Malformed("payload"));
         }
-        let mut reader = Reader::new(&bytes[4..split]);
+        let mut reader = Reader::new(&bytes[start..split]);
         for _ in 0..reader.varint()? {
             take_read(&mut reader)?;
         }
@@ -145,13 +160,21 @@ impl Payload {
         self.0.len()
     }
 
-    fn split(&self) -> usize {
-        Reader::new(&self.0).u32().expect(SOUND) as usize
+    fn ends(&self) -> (usize, usize) {
+        ends(Reader::new(&self.0).u32().expect(SOUND))
+    }
+
+    /// Everything that committed at or below was there before the first of it was read.
+    pub fn as_of(&self) -> Timestamp {
+        match self.ends().0 {
+            4 => Timestamp::ZERO,
+            start => Timestamp(Reader::new(&self.0[4..start]).u64().expect(SOUND)),
+        }
     }
 
     /// Keys that were read.
     pub fn reads(&self) -> Reads<'_> {
-        let mut reader = Reader::new(&self.0[4..]);
+        let mut reader = Reader::new(&self.0[self.ends().0..]);
         let left = reader.varint().expect(SOUND);
         Reads { reader, left }
     }
@@ -166,7 +189,7 @@ impl Payload {
 
     /// The transaction in wire form, with its timestamp; nothing if it writes nothing.
     pub fn transaction(&self) -> &[u8] {
-        &self.0[self.split()..]
+        &self.0[self.ends().1..]
     }
 
     /// What it writes.
@@ -175,17 +198,19 @@ impl Payload {
         Writes::new(bytes).map(|write| write.expect(SOUND))
     }
 
-    /// Which version of a key it read, if it read it by itself or in a range.
+    /// Up to when it read of a key all that was written, if it read it by itself or in a range: the version that it saw, or as of when it read.
     pub fn version_read(&self, table: TableId, key: &[u8]) -> Option<Timestamp> {
         let read = self.reads().find(|read| read.table == table && read.key == key).map(|read| read.version);
-        read.or_else(|| {
+        let seen = read.or_else(|| {
             let scan = self.scans().find(|scan| scan.table == table && scan.covers(key));
             scan.map(|scan| scan.version_of(key))
-        })
+        });
+        seen.map(|version| version.max(self.as_of()))
     }
 
     /// Whether the two cannot both commit, this one at `ts` and `other` at `at`: one read what the other one, earlier in the order of
-    /// timestamps, wrote over. Exact: nothing is refused that could have been found valid.
+    /// timestamps, wrote over. Exact: no replica finds both valid ([`validate`](super::validate::validate)), so nothing is refused that could
+    /// have committed.
     pub fn conflicts(&self, ts: Timestamp, other: &Payload, at: Timestamp) -> bool {
         self.missed(ts, other, at) || other.missed(at, self, ts)
     }
@@ -208,6 +233,11 @@ const DELETED: u64 = 1 << 63;
 pub fn put_version(out: &mut Vec<u8>, version: Timestamp, deleted: bool) {
     let bit = if deleted && version > Timestamp::ZERO { DELETED } else { 0 };
     out.extend_from_slice(&(version.0 | bit).to_le_bytes());
+}
+
+/// Where its sections begin, and where they end.
+fn ends(word: u32) -> (usize, usize) {
+    (if word & AS_OF == 0 { 4 } else { 12 }, (word & !AS_OF) as usize)
 }
 
 fn take_version(reader: &mut Reader<'_>) -> Result<(Timestamp, bool), Malformed> {

@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn heavy_and_light_messages_to_one_replica_keep_their_order() {
         let mut post = Post::new(3);
-        let payload = || Payload::build((&[], 0), (&[], 0), &[]);
+        let payload = || Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), &[]);
         let outcome = |number, heavy: bool| {
             let about = About::Outcome { number, commit: heavy, payload: heavy.then(payload) };
             Message { ts: Timestamp(number), about }

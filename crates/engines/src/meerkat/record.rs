@@ -3,8 +3,12 @@
 //! A record is needed until the transaction is over at every replica: a backup coordinator or a change of epoch may ask for it. It is
 //! needed longer while an older transaction is under way here, with which it may be in conflict: a change of epoch that finds
 //! that one valid has to see why it is not (see [`merge`](super::merge)).
+//!
+//! Invariant: what is over everywhere, by its coordinator's word (`closed`), is over here, and no record of it is made again. One that was would be
+//! under way for ever, and nobody could say what it writes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound::{Excluded, Included};
 
 use highwater_core::{NodeId, Timestamp};
 
@@ -69,6 +73,8 @@ pub struct Records {
     of: BTreeMap<NodeId, BTreeMap<Timestamp, Record>>,
     /// In the order in which they were first heard of.
     arrived: VecDeque<(Nanos, NodeId, Timestamp)>,
+    /// By the coordinator's node: up to here all was over everywhere when that was looked at last.
+    closed: BTreeMap<NodeId, Timestamp>,
     bytes: u64,
     count: usize,
     pending: usize,
@@ -76,9 +82,14 @@ pub struct Records {
 
 impl Records {
     /// The record of a transaction; a new one if there was none.
+    ///
+    /// # Panics
+    /// If there was none, and it is over everywhere.
     pub fn entry(&mut self, now: Nanos, node: NodeId, ts: Timestamp) -> &mut Record {
         let of = self.of.entry(node).or_default();
         of.entry(ts).or_insert_with(|| {
+            let closed = self.closed.get(&node).is_some_and(|closed| ts <= *closed);
+            assert!(!closed, "no record is made of {ts}, which is over everywhere");
             self.arrived.push_back((now, node, ts));
             self.count += 1;
             self.pending += 1;
@@ -144,6 +155,18 @@ impl Records {
         assert!(record.outcome.is_none(), "{ts} ends once");
         (record.outcome, record.marked, record.ended) = (Some(commit), false, now);
         self.pending -= 1;
+    }
+
+    /// All of `node`'s transactions up to `closed` are over everywhere, by its word: those of them that are not over here. Each record is looked
+    /// at once.
+    pub fn close(&mut self, node: NodeId, closed: Timestamp) -> Vec<Timestamp> {
+        let known = self.closed.entry(node).or_default();
+        if closed <= *known {
+            return Vec::new();
+        }
+        let from = std::mem::replace(known, closed);
+        let news = self.of.get(&node).into_iter().flat_map(|of| of.range((Excluded(from), Included(closed))));
+        news.filter(|(_, record)| record.outcome.is_none()).map(|(ts, _)| *ts).collect()
     }
 
     /// Drops records of `node`'s transactions up to `closed`, which are over everywhere, as far as they were over here before `before`. The
@@ -212,6 +235,27 @@ mod tests {
         assert!(records.get(NODE, Timestamp(100)).is_some(), "it is not over everywhere");
         records.trim(NODE, Timestamp(100), Nanos::MAX);
         assert_eq!(records.len(), 0);
+    }
+
+    #[test]
+    fn what_is_closed_and_not_over_is_named_once() {
+        let mut records = Records::default();
+        for ts in [5, 7, 9] {
+            records.entry(10, NODE, Timestamp(ts));
+        }
+        records.end(20, NODE, Timestamp(5), true);
+        assert_eq!(records.close(NODE, Timestamp(4)), []);
+        assert_eq!(records.close(NODE, Timestamp(7)), [Timestamp(7)]);
+        assert_eq!(records.close(NODE, Timestamp(7)), []);
+        records.entry(30, NODE, Timestamp(8));
+    }
+
+    #[test]
+    #[should_panic(expected = "which is over everywhere")]
+    fn no_record_is_made_of_what_is_closed() {
+        let mut records = Records::default();
+        records.close(NODE, Timestamp(7));
+        records.entry(30, NODE, Timestamp(7));
     }
 
     #[test]

@@ -232,10 +232,9 @@ impl Shared {
         all.min().unwrap_or(Nanos::MAX)
     }
 
-    /// Tombstones up to here may be unlinked: what is older is over at every replica, and nobody looks for them.
-    pub fn unneeded_tombstones(&self) -> Timestamp {
-        let kept = self.keeps_tombstones.load(Ordering::SeqCst) || self.scanning.load(Ordering::SeqCst);
-        if kept { Timestamp::ZERO } else { self.closed() }
+    /// Whether no tombstone may be unlinked, however old it is.
+    pub fn keeps_all_tombstones(&self) -> bool {
+        self.keeps_tombstones.load(Ordering::SeqCst) || self.scanning.load(Ordering::SeqCst)
     }
 
     /// What committed at or below is installed here, of a voter that works in an epoch.
@@ -246,7 +245,8 @@ impl Shared {
 
     /// Everything at or below is over at every replica.
     pub fn closed(&self) -> Timestamp {
-        Timestamp(self.cells.iter().map(|cell| cell.closed.load(Ordering::Relaxed)).min().unwrap_or(0))
+        // Acquire; pairs with the Release in `trim`: what is closed is installed.
+        Timestamp(self.cells.iter().map(|cell| cell.closed.load(Ordering::Acquire)).min().unwrap_or(0))
     }
 
     /// What the clock shows, which was seen to show `shown` before: if it went back since, it is moved there again. Each thread looks for

@@ -74,6 +74,8 @@ pub struct MeerkatTx<S = Latest> {
     scanned: usize,
     /// The latest version that was seen.
     seen: Timestamp,
+    /// Everything that committed at or below is where it reads.
+    as_of: Timestamp,
     /// Bytes by which it may make the store grow.
     room: u64,
     refuses_writes: bool,
@@ -105,6 +107,7 @@ impl<S: Source> MeerkatTx<S> {
             scan_count: 0,
             scanned: 0,
             seen: Timestamp::ZERO,
+            as_of: Timestamp::ZERO,
             room: u64::MAX,
             refuses_writes: false,
             grows: 0,
@@ -115,6 +118,11 @@ impl<S: Source> MeerkatTx<S> {
     /// Where it reads: for validation, between transactions.
     pub fn latest(&mut self) -> &mut S {
         &mut self.latest
+    }
+
+    /// Everything that committed at or below was there before the first read: see [`Payload::as_of`].
+    pub fn set_as_of(&mut self, ts: Timestamp) {
+        self.as_of = ts;
     }
 
     /// The next transaction may make the store grow by so many bytes.
@@ -163,7 +171,7 @@ impl<S: Source> MeerkatTx<S> {
     pub fn end(&mut self, ts: Timestamp) -> Payload {
         self.writer.commit(ts);
         let tx = self.writer.take(Vec::new());
-        Payload::build((&self.reads, self.read_count), (&self.scans, self.scan_count), &tx)
+        Payload::build(self.as_of, (&self.reads, self.read_count), (&self.scans, self.scan_count), &tx)
     }
 
     fn find(&self, table: TableId, hash: u64, key: &[u8]) -> Option<usize> {

@@ -5,6 +5,10 @@
 //!
 //! Where we are more exact than the paper: a writer under way at or below the version that was read is not in the way. It is what
 //! was read (at another replica, which has been told already that it committed), or older.
+//!
+//! *Invariant*: a transaction that a replica finds valid has not missed a write that is over there, or valid there
+//! ([`Payload::conflicts`](super::payload::Payload::conflicts)): rule 4 of a change of epoch rests on it. So where a tombstone is gone it is known that
+//! there was one ([`Marks::gone`]), and a key that was written and deleted since it was read counts as written, though it is as absent as it was.
 
 use std::ops::ControlFlow;
 
@@ -15,18 +19,13 @@ use super::marks::{InTheWay, Marks, hash};
 use super::payload::{Payload, Scan, with_key};
 
 /// Looks whether the transaction can commit at `ts`, and marks what it reads and writes if so. If not, nothing is marked.
-///
-/// `floor`, asked after the store: whatever was seen at or below it was installed here, and if there is no trace of it, it has been deleted
-/// since. `alone`: nobody else keeps tombstones that are collected here, so that this holds for a tombstone that was seen, too.
 pub fn validate(
     marks: &Marks,
     latest: &mut Latest,
     payload: &Payload,
     ts: Timestamp,
-    (alone, floor): (bool, impl Fn() -> Timestamp),
 ) -> Result<(), InTheWay> {
-    let floor = |deleted: bool| if deleted && !alone { Timestamp::ZERO } else { floor() };
-    let valid = mark(marks, latest, payload, ts, &floor);
+    let valid = mark(marks, latest, payload, ts);
     if valid.is_err() {
         unmark(marks, payload, ts, false);
     }
@@ -49,23 +48,20 @@ pub fn unmark(marks: &Marks, payload: &Payload, ts: Timestamp, committed: bool) 
     }
 }
 
-fn mark(
-    marks: &Marks,
-    latest: &mut Latest,
-    payload: &Payload,
-    ts: Timestamp,
-    floor: &impl Fn(bool) -> Timestamp,
-) -> Result<(), InTheWay> {
+fn mark(marks: &Marks, latest: &mut Latest, payload: &Payload, ts: Timestamp) -> Result<(), InTheWay> {
+    let as_of = payload.as_of();
     for read in payload.reads() {
+        let hash = hash(read.table, read.key);
         let now = || match version(latest, read.table, read.key) {
-            Timestamp::ZERO => gone((read.version, read.deleted), floor).unwrap_or(Timestamp::ZERO),
+            // On its way, if it was not written and deleted since.
+            Timestamp::ZERO => marks.gone(hash),
             now => now,
         };
-        marks.read(hash(read.table, read.key), ts, read.version, now)?;
+        marks.read(hash, ts, read.version.max(as_of), now)?;
     }
     for scan in payload.scans() {
-        let seen = |key: &[u8]| scan.version_of(key);
-        marks.scan(scan.table, scan.range, ts, seen, || still(latest, &scan, ts, floor))?;
+        let seen = |key: &[u8]| scan.version_of(key).max(as_of);
+        marks.scan(scan.table, scan.range, (ts, as_of), seen, || still(latest, &scan, as_of))?;
     }
     payload.writes().try_for_each(|write| {
         with_key(write.key, |key| {
@@ -79,32 +75,16 @@ fn version(latest: &mut Latest, table: TableId, key: &[u8]) -> Timestamp {
     latest.version(table, key).map_or(Timestamp::ZERO, |(ts, _)| ts)
 }
 
-/// A version was seen of which there is no trace here. If it is at or below `floor` it was here: it has been deleted since, or was a
-/// tombstone, and that is gone. Later than it, at any rate. Else it is on its way.
-fn gone((seen, deleted): (Timestamp, bool), floor: &impl Fn(bool) -> Timestamp) -> Option<Timestamp> {
-    let floor = floor(deleted);
-    (Timestamp::ZERO < seen && seen <= floor).then(|| floor.max(Timestamp(seen.0 + 1)))
-}
-
-/// Whether the range holds here what the scan saw, or older versions of that: what is newer elsewhere is on its way. A key that was
-/// deleted before `ts`, and of which the scan saw no trace, makes no difference to what it read.
-fn still(
-    latest: &mut Latest,
-    scan: &Scan<'_>,
-    ts: Timestamp,
-    floor: &impl Fn(bool) -> Timestamp,
-) -> Result<(), InTheWay> {
+/// Whether the range holds here what the scan saw, or older versions of that: what is newer elsewhere is on its way. Tombstones that are as old
+/// as the scan's view may be gone where it was executed.
+fn still(latest: &mut Latest, scan: &Scan<'_>, as_of: Timestamp) -> Result<(), InTheWay> {
     let mut newer = None;
-    let seen = scan.items.iter().zip(&scan.deleted);
-    let mut items: Vec<_> = seen.map(|((key, version), deleted)| (*key, *version, *deleted, false)).collect();
+    let mut items = scan.items.clone();
     items.sort_unstable();
     let looked = latest.scan(scan.table, scan.range, Direction::Forward, |key, version| {
         let same = match items.binary_search_by(|(seen, ..)| (*seen).cmp(key)) {
-            Ok(at) => {
-                items[at].3 = true;
-                version.ts <= items[at].1
-            }
-            Err(_) => version.value.is_none() && version.ts < ts,
+            Ok(at) => version.ts <= items[at].1.max(as_of),
+            Err(_) => version.ts <= as_of && version.value.is_none(),
         };
         if same {
             return ControlFlow::Continue(());
@@ -113,10 +93,6 @@ fn still(
         ControlFlow::Break(())
     });
     debug_assert!(looked.is_ok(), "whoever executed it could scan the table");
-    let newer = newer.or_else(|| {
-        let mut missing = items.iter().filter(|(.., found)| !found);
-        missing.find_map(|(_, seen, deleted, _)| gone((*seen, *deleted), floor)).map(InTheWay)
-    });
     newer.map_or(Ok(()), Err)
 }
 
@@ -126,6 +102,7 @@ mod tests {
     use std::sync::Arc;
 
     use highwater_core::limits::MAX_TRANSACTION_BYTES;
+    use highwater_core::log::{Key, TxWriter};
     use highwater_core::{IndexKind, KeyKind, Schema, TableSpec, Transaction};
     use highwater_store::{Applier, Store};
 
@@ -155,20 +132,31 @@ mod tests {
             }
         }
 
-        fn run(&mut self, ts: u64, work: impl FnOnce(&mut MeerkatTx)) -> Payload {
+        fn run(&mut self, (ts, as_of): (u64, u64), work: impl FnOnce(&mut MeerkatTx)) -> Payload {
+            self.tx.set_as_of(Timestamp(as_of));
             self.tx.begin();
             work(&mut self.tx);
             self.tx.end(Timestamp(ts))
         }
 
         fn commit(&mut self, ts: u64, work: impl FnOnce(&mut MeerkatTx)) {
-            let payload = self.run(ts, work);
+            let payload = self.run((ts, 0), work);
+            self.install(&payload);
+        }
+
+        fn install(&mut self, payload: &Payload) {
             self.applier.apply(payload.transaction(), Timestamp::ZERO, Timestamp::MAX).unwrap();
         }
 
-        fn is_valid(&mut self, payload: &Payload, ts: u64, floor: u64) -> bool {
-            let floor = || Timestamp(floor);
-            validate(&self.marks, self.tx.latest(), payload, Timestamp(ts), (false, floor)).is_ok()
+        fn is_valid(&mut self, payload: &Payload, ts: u64) -> bool {
+            validate(&self.marks, self.tx.latest(), payload, Timestamp(ts)).is_ok()
+        }
+
+        /// Tombstones up to here go.
+        fn collect(&mut self, upto: u64) {
+            let Replica { marks, applier, .. } = self;
+            while applier.collect_telling(Timestamp(upto), |table, key, ts| marks.collected(table, key, ts)) {
+            }
         }
     }
 
@@ -187,11 +175,11 @@ mod tests {
         for work in [read, scan] {
             let mut replica = Replica::new();
             replica.commit(50, |tx| tx.put(TABLE, b"k", b"v").unwrap());
-            let payload = replica.run(70, work);
+            let payload = replica.run((70, 50), work);
             replica.commit(60, |tx| assert_eq!(tx.delete(TABLE, b"k"), Ok(true)));
-            while replica.applier.collect(Timestamp(65)) {}
+            replica.collect(65);
             assert_eq!(replica.tx.latest().version(TABLE, b"k"), Ok((Timestamp::ZERO, false)), "collected");
-            assert!(!replica.is_valid(&payload, 70, 65));
+            assert!(!replica.is_valid(&payload, 70));
         }
     }
 
@@ -204,9 +192,9 @@ mod tests {
                 replica.commit(50, |tx| tx.put(TABLE, b"k", b"v").unwrap());
                 replica.commit(60, |tx| assert_eq!(tx.delete(TABLE, b"k"), Ok(true)));
             }
-            let payload = elsewhere.run(70, work);
-            while here.applier.collect(Timestamp(65)) {}
-            assert!(here.is_valid(&payload, 70, 65));
+            let payload = elsewhere.run((70, 65), work);
+            here.collect(65);
+            assert!(here.is_valid(&payload, 70));
         }
     }
 
@@ -216,20 +204,110 @@ mod tests {
         for work in [read, scan] {
             let (mut here, mut elsewhere) = (Replica::new(), Replica::new());
             elsewhere.commit(50, |tx| tx.put(TABLE, b"k", b"v").unwrap());
-            let payload = elsewhere.run(70, work);
-            assert!(here.is_valid(&payload, 70, 45));
+            let payload = elsewhere.run((70, 45), work);
+            assert!(here.is_valid(&payload, 70));
         }
     }
 
-    /// A key that came and went behind a scan's back: at the scan's time it was there.
+    /// A replica that has collected a tombstone says no more than that there is no trace; those who have it yet agree.
     #[test]
-    fn a_key_that_was_there_at_the_time_of_a_scan_is_missed() {
-        for (ts, valid) in [(55, false), (70, true)] {
-            let mut replica = Replica::new();
-            let payload = replica.run(ts, scan);
-            replica.commit(50, |tx| tx.put(TABLE, b"k", b"v").unwrap());
-            replica.commit(60, |tx| assert_eq!(tx.delete(TABLE, b"k"), Ok(true)));
-            assert_eq!(replica.is_valid(&payload, ts, 0), valid, "at {ts}");
+    fn no_trace_is_what_a_replica_has_that_collects_later() {
+        for work in [read, scan] {
+            let (mut here, mut elsewhere) = (Replica::new(), Replica::new());
+            for replica in [&mut here, &mut elsewhere] {
+                replica.commit(50, |tx| tx.put(TABLE, b"k", b"v").unwrap());
+                replica.commit(60, |tx| assert_eq!(tx.delete(TABLE, b"k"), Ok(true)));
+            }
+            elsewhere.collect(65);
+            let payload = elsewhere.run((70, 65), work);
+            assert!(here.is_valid(&payload, 70));
         }
+    }
+
+    /// A key that came and went behind a reader's back is as absent as it was. It counts as written all the same: a change of epoch that knows
+    /// of the insert alone would refuse what was found valid, and was acknowledged.
+    #[test]
+    fn what_was_written_and_deleted_since_it_was_read_is_missed() {
+        for (work, collects) in
+            [(read as fn(&mut MeerkatTx), false), (read, true), (scan, false), (scan, true)]
+        {
+            for ts in [55, 70] {
+                let mut replica = Replica::new();
+                let payload = replica.run((ts, 45), work);
+                replica.commit(50, |tx| tx.put(TABLE, b"k", b"v").unwrap());
+                replica.commit(60, |tx| assert_eq!(tx.delete(TABLE, b"k"), Ok(true)));
+                if collects {
+                    replica.collect(65);
+                }
+                assert!(!replica.is_valid(&payload, ts), "at {ts}");
+            }
+        }
+    }
+
+    /// What writes a key, or deletes it.
+    fn write(ts: u64, puts: bool) -> Payload {
+        let mut writer = TxWriter::new(Vec::new());
+        writer.begin();
+        match puts {
+            true => drop(writer.put(TABLE, Key::Bytes(b"k"), b"v")),
+            false => drop(writer.delete(TABLE, Key::Bytes(b"k"))),
+        }
+        writer.commit(Timestamp(ts));
+        Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), writer.bytes())
+    }
+
+    /// The invariant of this module, in every case of three writes of one key: where the transaction is executed the first few of them are
+    /// installed, and the tombstones among them are collected or not; where it is validated, any of them.
+    #[test]
+    fn whatever_is_found_valid_has_missed_nothing_that_is_over_there() {
+        const AT: [u64; 3] = [40, 45, 60];
+        let mut count = 0;
+        let cases = (0..8).flat_map(|puts| (0..=3).map(move |installed| (puts, installed)));
+        let cases =
+            cases.flat_map(|(puts, installed)| (0..=installed).map(move |seen| (puts, installed, seen)));
+        for (puts, installed, seen) in cases.collect::<Vec<(u8, usize, usize)>>() {
+            let writes = || (0..3).map(|at| write(AT[at], puts >> at & 1 == 1));
+            // Everything up to the `seen`-th was there, and the executor knows so.
+            let as_of = seen.checked_sub(1).map_or(10, |last| AT[last]);
+            for (collects, ts, work) in [false, true].into_iter().flat_map(|collects| {
+                [43, 50, 70].into_iter().flat_map(move |ts| {
+                    [read as fn(&mut MeerkatTx), scan].into_iter().map(move |work| (collects, ts, work))
+                })
+            }) {
+                let mut executor = Replica::new();
+                writes().take(installed).for_each(|write| executor.install(&write));
+                if collects {
+                    executor.collect(as_of);
+                }
+                let payload = executor.run((ts, as_of), work);
+                if executor.tx.seen() >= Timestamp(ts) || as_of >= ts {
+                    continue;
+                }
+                for (over, upto) in (0..8).flat_map(|over| [0, 42, 47, 65].map(|upto| (over, upto))) {
+                    let over = |at: usize| over >> at & 1 == 1;
+                    // What is collected is over everywhere, and so is all before it.
+                    let sound = (0..3).all(|at| over(at) || AT[at] > upto && AT[at] > as_of) && upto < ts;
+                    if !sound {
+                        continue;
+                    }
+                    let mut here = Replica::new();
+                    writes()
+                        .enumerate()
+                        .filter(|(at, _)| over(*at))
+                        .for_each(|(_, write)| here.install(&write));
+                    here.collect(upto);
+                    let valid = here.is_valid(&payload, ts);
+                    let mut missed = writes().enumerate().filter(|(at, _)| over(*at));
+                    let missed =
+                        missed.any(|(at, write)| payload.conflicts(Timestamp(ts), &write, Timestamp(AT[at])));
+                    assert!(
+                        !valid || !missed,
+                        "writes {puts:03b}, {installed} there and {seen} known, read at {ts}, collected to {upto}"
+                    );
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 1000, "{count} cases");
     }
 }

@@ -291,7 +291,8 @@ impl Occ {
     #[inline]
     pub fn collect(&mut self, floor: Timestamp) -> bool {
         assert_eq!(self.phase, Phase::Idle, "collect between transactions");
-        let more = self.graveyard.collect(&self.store, floor, &mut self.fingers, &mut self.heap);
+        let more =
+            self.graveyard.collect(&self.store, floor, (&mut self.fingers, &mut self.heap), |_, _, _| {});
         self.heap.tend();
         more
     }

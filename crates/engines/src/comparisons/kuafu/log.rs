@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn payload(len: usize) -> Payload {
-        Payload::build((&[], 0), (&[], 0), &vec![0; len])
+        Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), &vec![0; len])
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl Worker for KuafuWorker {
             self.turn_as_backup(out);
         }
         self.common.publish(self.common.owns.len(), self.outgoing.bytes(), self.closed);
-        let more = self.common.storage.collect();
+        let more = self.common.storage.collect(now);
         self.common.hand_out(out);
         match (more, self.common.node.serves()) {
             (true, _) => Next::Now,

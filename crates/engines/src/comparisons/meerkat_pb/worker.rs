@@ -157,7 +157,7 @@ impl Worker for PbWorker {
             self.turn_as_backup(out);
         }
         self.common.publish(self.common.owns.len(), self.outgoing.bytes(), self.closed);
-        let more = self.common.storage.collect();
+        let more = self.common.storage.collect(now);
         self.common.hand_out(out);
         match (more, self.common.node.serves()) {
             (true, _) => Next::Now,

@@ -71,7 +71,9 @@ impl TapirWorker {
                 own.phase = Phase::Accepting { commit, by: bit(self.common.me) };
                 own.since = now;
                 self.record.accept(self.coordinator, ts, commit);
-                self.common.post.for_all(&Message { ts, about: About::Accept { view: 0, commit } });
+                self.common
+                    .post
+                    .for_all(&Message { ts, about: About::Accept { view: 0, commit, payload: None } });
                 self.decide(now, ts, false);
             }
         }
@@ -125,7 +127,9 @@ impl TapirWorker {
                 Phase::Validating if own.voted() & bit(node) == 0 => {
                     About::Validate { payload: own.payload.clone() }
                 }
-                Phase::Accepting { commit, by } if by & bit(node) == 0 => About::Accept { view: 0, commit },
+                Phase::Accepting { commit, by } if by & bit(node) == 0 => {
+                    About::Accept { view: 0, commit, payload: None }
+                }
                 Phase::Validating | Phase::Accepting { .. } | Phase::Overtaken => continue,
             };
             self.common.post.for_one(node, &Message { ts: *ts, about });

@@ -148,7 +148,7 @@ mod tests {
     const WHO: Coordinator = Coordinator { node: NodeId(1), worker: 0 };
 
     fn payload() -> Payload {
-        Payload::build((&[], 0), (&[], 0), &[])
+        Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), &[])
     }
 
     #[test]

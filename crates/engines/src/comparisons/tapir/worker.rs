@@ -115,7 +115,7 @@ impl TapirWorker {
                 }
             }
             About::Vote { valid, late, hint } => self.on_vote(now, from, ts, Vote { valid, late, hint }),
-            About::Accept { view, commit } if !self.is_closed(from, ts) => {
+            About::Accept { view, commit, .. } if !self.is_closed(from, ts) => {
                 self.record.accept(coordinator, ts, commit);
                 self.common.post.for_one(from, &Message { ts, about: About::Accepted { view } });
             }
@@ -233,7 +233,7 @@ impl Worker for TapirWorker {
         let closed = self.trim();
         let busy = self.pending + self.common.owns.len() + self.outcomes.unheard();
         self.common.publish(busy, self.outcomes.bytes(), closed);
-        let more = self.common.storage.collect();
+        let more = self.common.storage.collect(now);
         self.common.hand_out(out);
         if more {
             return Next::Now;

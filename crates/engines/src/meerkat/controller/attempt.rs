@@ -11,7 +11,7 @@ use super::thin::{Name, Payloads, fill, has, is_whole, thin_change};
 use crate::meerkat::change::{Change, Members};
 use crate::meerkat::control::{Control, Memory, Round};
 use crate::meerkat::facts::Asked;
-use crate::meerkat::merge::merge;
+use crate::meerkat::merge::{Unclear, merge};
 use crate::meerkat::record::Told;
 use crate::seam::Nanos;
 
@@ -47,9 +47,16 @@ pub(super) struct Attempt {
     asked: Nanos,
     /// How often others were asked: on a slow wire whoever asks again makes it slower.
     times: u32,
+    /// Why the promises so far did not suffice, though a majority made them.
+    unclear: Option<Unclear>,
 }
 
 impl Attempt {
+    /// Why it cannot go on with the promises that it has, if that is so.
+    pub fn unclear(&self) -> Option<Unclear> {
+        self.unclear
+    }
+
     fn has_answered(&self, node: NodeId) -> bool {
         match &self.stage {
             Stage::Preparing(promises) => promises.contains_key(&node),
@@ -72,6 +79,7 @@ impl MeerkatController {
             begun: now,
             asked: now,
             times: 0,
+            unclear: None,
         });
         self.stirred = now;
         self.send_all(&Control::Prepare { epoch, round });
@@ -132,15 +140,25 @@ impl MeerkatController {
         let change = match known {
             Some(change) => change,
             None if !self.fill_promises() => return,
-            None => match self.promises().and_then(|promises| self.change_to_be(now, epoch, promises)) {
-                Some(change) => Arc::new(change),
-                None => return,
+            None => match self.promises().map(|promises| self.change_to_be(now, epoch, promises)) {
+                Some(Ok(Some(change))) => Arc::new(change),
+                Some(Err(why)) => return self.wait_for_more(why),
+                Some(Ok(None)) | None => return,
             },
         };
         let attempt = self.attempt.as_mut().expect("it is under way");
+        attempt.unclear = None;
         attempt.stage = Stage::Accepting { change, has, by: BTreeMap::new() };
         (attempt.asked, attempt.times) = (now, 0);
         self.nodes().for_each(|node| self.ask(node));
+    }
+
+    /// These promises leave open what became of a transaction: others may tell.
+    fn wait_for_more(&mut self, why: Unclear) {
+        let Some(attempt) = &mut self.attempt else { return };
+        if attempt.unclear.replace(why) != Some(why) {
+            self.note(format!("waits for more promises: {why}"));
+        }
     }
 
     fn promises(&self) -> Option<&BTreeMap<NodeId, Promised>> {
@@ -213,47 +231,51 @@ impl MeerkatController {
     }
 
     /// What these promises make the next epoch; `None`: they do not suffice, because too many forgot.
+    ///
+    /// # Errors
+    /// If they leave open what became of a transaction.
     fn change_to_be(
         &self,
         now: Nanos,
         epoch: Epoch,
         promises: &BTreeMap<NodeId, Promised>,
-    ) -> Option<Change> {
+    ) -> Result<Option<Change>, Unclear> {
         let (quorums, workers) = (self.shared.quorums, self.shared.options.workers as usize);
         let latest = promises.values().map(|promised| promised.latest).max().unwrap_or_default();
         let base = latest.next();
         if epoch == Epoch(1) {
             let voters = promises.iter().map(|(node, promised)| (*node, promised.life)).collect();
             let members = Members { voters, ..Members::default() };
-            return Some(Change { epoch, base, members, ended: vec![Vec::new(); workers], cut: None });
+            let ended = vec![Vec::new(); workers];
+            return Ok(Some(Change { epoch, base, members, ended, cut: None }));
         }
         let (whole, forgot): (Vec<&Promised>, Vec<&Promised>) =
             promises.values().partition(|promised| promised.memory == Memory::Whole);
         let promised = promises.keys().copied().collect::<Vec<_>>();
         let members = self.members_to_be(now, &promised);
         if whole.len() >= quorums.majority as usize && !members.voters.is_empty() {
-            let ended = merge(quorums, workers, &told(whole), &told(forgot));
-            return Some(Change { epoch, base, members, ended, cut: None });
+            let ended = merge(quorums, workers, &told(whole), &told(forgot))?;
+            return Ok(Some(Change { epoch, base, members, ended, cut: None }));
         }
         let mut voters = self.members.iter().flat_map(|members| &members.voters);
         let back = |(node, life): &(NodeId, Incarnation)| {
             promises.get(node).is_some_and(|promised| promised.life == *life)
         };
         if !voters.all(back) {
-            return None;
+            return Ok(None);
         }
         let rest = |(node, promised): (&NodeId, &Promised)| match promised.memory {
             Memory::Forgot(Some(rest)) => Some((*node, rest)),
             _ => None,
         };
         let rests = promises.iter().filter_map(rest).collect();
-        let (at, chosen) = choose(&rests, quorums.majority as usize)?;
+        let Some((at, chosen)) = choose(&rests, quorums.majority as usize) else { return Ok(None) };
         // Who promised, whether it is heard right now or not: nobody else has what it has.
         let voters = chosen.iter().map(|node| (*node, promises[node].life)).collect();
         let others = self.nodes().filter(|node| !chosen.contains(node) && self.hears(now, *node));
         let learners = others.filter_map(|node| Some((node, self.life_of(node)?))).collect();
         let members = Members { voters, learners, ..Members::default() };
-        Some(Change { epoch, base, members, ended: vec![Vec::new(); workers], cut: Some(at) })
+        Ok(Some(Change { epoch, base, members, ended: vec![Vec::new(); workers], cut: Some(at) }))
     }
 
     pub(super) fn on_refuse(&mut self, epoch: Epoch, round: Round) {

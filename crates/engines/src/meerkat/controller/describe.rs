@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use highwater_core::{Incarnation, NodeId};
 
 use super::MeerkatController;
+use super::attempt::Attempt;
 use crate::meerkat::change::Members;
 use crate::meerkat::control::{Memory, Standing};
 use crate::meerkat::{
@@ -68,6 +69,9 @@ impl MeerkatController {
         }
         if self.standing == Standing::Voting && self.shared.no_quorum.load(Ordering::Relaxed) {
             return Some("no quorum: it has not heard from a majority for a while".into());
+        }
+        if let Some(why) = self.attempt.as_ref().and_then(Attempt::unclear) {
+            return Some(format!("a change of epoch waits for promises of more replicas: {why}"));
         }
         match self.standing {
             Standing::Outside if self.forgot != Memory::Whole => Some(

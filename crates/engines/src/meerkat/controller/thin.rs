@@ -120,7 +120,7 @@ mod tests {
     use crate::meerkat::change::Members;
 
     fn payload(bytes: usize) -> Payload {
-        Payload::build((&vec![7; bytes], 0), (&[], 0), &[])
+        Payload::build(Timestamp::ZERO, (&vec![7; bytes], 0), (&[], 0), &[])
     }
 
     fn told(ts: u64, bytes: usize) -> Told {

@@ -18,6 +18,9 @@ pub fn admit(schema: &Schema, payload: &Payload, ts: Timestamp, most: usize) -> 
         let fits = key.len() <= MAX_KEY_BYTES && (spec.keys == KeyKind::Bytes || key.len() == 8);
         if fits { Ok(()) } else { Err("the key is none of the table's") }
     };
+    if payload.as_of() >= ts {
+        return Err("it read as of a time that has not come");
+    }
     let mut count = 0;
     for read in payload.reads() {
         count += 1;
@@ -89,7 +92,7 @@ mod tests {
         writer.begin();
         writer.put(TableId(write.0), write.1, b"value");
         writer.commit(Timestamp(ts));
-        Payload::build((&reads, 1), (&scans, 1), &writer.take(Vec::new()))
+        Payload::build(Timestamp::ZERO, (&reads, 1), (&scans, 1), &writer.take(Vec::new()))
     }
 
     #[test]

@@ -286,7 +286,7 @@ mod tests {
         let lead = Ahead { ahead: 1, advanced: 2, since: 3 };
         let late = Late { ts: Timestamp(4), shown: Timestamp(5), lead, bytes: 6 };
         let wish = Wish { above: Timestamp(3), late: None };
-        let payload = Payload::build((&[], 0), (&[], 0), &[]);
+        let payload = Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), &[]);
         let (epoch, ts) = (Epoch(7), Timestamp(40));
         let range = (Bound::Included(b"a".to_vec()), Bound::Excluded(b"b".to_vec()));
         vec![

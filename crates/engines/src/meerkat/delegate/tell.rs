@@ -83,6 +83,8 @@ pub enum Tell {
     Value {
         /// Of the question.
         id: u64,
+        /// Everything that committed at or below was there when it was read.
+        as_of: Timestamp,
         /// Which commit wrote it, or deleted it; zero: there is no trace of it.
         version: Timestamp,
         /// The key exists.
@@ -94,6 +96,8 @@ pub enum Tell {
     Page {
         /// Of the question.
         id: u64,
+        /// As in [`Value`](Tell::Value).
+        as_of: Timestamp,
         /// What is there.
         page: Page,
     },
@@ -174,16 +178,18 @@ impl Tell {
                 out.extend_from_slice(&workers.to_le_bytes());
                 [beat, timeout, room].into_iter().for_each(|word| put(&mut out, word));
             }
-            Tell::Value { id, version, live, value } => {
+            Tell::Value { id, as_of, version, live, value } => {
                 out.push(2);
                 put(&mut out, *id);
+                put(&mut out, as_of.0);
                 put(&mut out, version.0);
                 out.push((*live).into());
                 out.extend_from_slice(value);
             }
-            Tell::Page { id, page } => {
+            Tell::Page { id, as_of, page } => {
                 out.push(3);
                 put(&mut out, *id);
+                put(&mut out, as_of.0);
                 out.push(flag(page.more, 1));
                 put_varint(&mut out, page.items.len() as u64);
                 for Item { key, version, value } in &page.items {
@@ -244,12 +250,14 @@ impl Tell {
                 })
             }
             2 => {
-                let (id, version, live) = (reader.u64()?, Timestamp(reader.u64()?), reader.u8()? != 0);
+                let (id, as_of) = (reader.u64()?, Timestamp(reader.u64()?));
+                let (version, live) = (Timestamp(reader.u64()?), reader.u8()? != 0);
                 let value = whole.slice(whole.len() - reader.rest().len()..);
-                return Ok(Tell::Value { id, version, live, value });
+                return Ok(Tell::Value { id, as_of, version, live, value });
             }
             3 => {
-                let (id, more, count) = (reader.u64()?, reader.u8()? != 0, reader.varint()?);
+                let (id, as_of) = (reader.u64()?, Timestamp(reader.u64()?));
+                let (more, count) = (reader.u8()? != 0, reader.varint()?);
                 let mut items = Vec::new();
                 for _ in 0..count {
                     let (version, live) = (Timestamp(reader.u64()?), reader.u8()? != 0);
@@ -257,7 +265,7 @@ impl Tell {
                     let value = if live { Some(whole.slice_ref(reader.bytes()?)) } else { None };
                     items.push(Item { key, version, value });
                 }
-                Tell::Page { id, page: Page { items, more } }
+                Tell::Page { id, as_of, page: Page { items, more } }
             }
             4 => {
                 let id = reader.u64()?;
@@ -320,9 +328,15 @@ mod tests {
         let about = About::Vote { valid: true, late: false, hint: Timestamp(4) };
         vec![
             Tell::Standing(standing),
-            Tell::Value { id: 1, version: Timestamp(2), live: true, value: Bytes::from_static(b"v") },
-            Tell::Page { id: 2, page },
-            Tell::Page { id: 2, page: Page::default() },
+            Tell::Value {
+                id: 1,
+                as_of: Timestamp(1),
+                version: Timestamp(2),
+                live: true,
+                value: Bytes::from_static(b"v"),
+            },
+            Tell::Page { id: 2, as_of: Timestamp(1), page },
+            Tell::Page { id: 2, as_of: Timestamp(0), page: Page::default() },
             Tell::Refused { id: 3, why: Why::NoQuorum },
             Tell::Granted {
                 id: 4,

@@ -40,6 +40,7 @@ impl MeerkatWorker {
     /// Executes it, and proposes it to the replicas.
     pub(super) fn attempt(&mut self, now: Nanos, mut asked: Asked, hint: Timestamp) {
         asked.attempts += 1;
+        self.tx.set_as_of(self.as_of);
         self.tx.set_room(self.cell_room());
         self.tx.refuse_writes(self.shared.disk_full.load(Ordering::Relaxed));
         let Asked { token, procedure, session, .. } = asked;
@@ -50,6 +51,7 @@ impl MeerkatWorker {
         let lead = if self.shared.strict { self.lead.ticks(now, size).max(asked.lead) } else { 0 };
         let advanced = self.shared.clock.advanced_by();
         let ts = self.stamps.next(self.tx.seen().max(hint), lead);
+        assert!(self.as_of < ts, "what is over everywhere by now is below {ts}");
         let payload = self.tx.end(ts);
         Counters::add(&self.counters.executed, 1);
         self.announce_pending(now);
@@ -111,8 +113,7 @@ impl MeerkatWorker {
             Counters::add(&self.cell().too_late, 1);
             return Err(Vote { valid: false, late: true, hint });
         }
-        let floor = || self.shared.installed();
-        let valid = validate(&self.marks, self.tx.latest(), payload, ts, (false, floor));
+        let valid = validate(&self.marks, self.tx.latest(), payload, ts);
         if valid.is_err() {
             Counters::add(&self.cell().in_the_way, 1);
         }
@@ -268,7 +269,7 @@ impl MeerkatWorker {
         }
         own.phase = Phase::Accepting { commit, by: 0 };
         (own.since, own.again) = (now, (now + after, 0));
-        self.post.for_all(&Message { ts, about: About::Accept { view: 0, commit } });
+        self.post.for_all(&Message { ts, about: About::Accept { view: 0, commit, payload: None } });
         self.vouch(now, self.me, Message { ts, about: About::Accepted { view: 0 } });
     }
 
@@ -366,7 +367,9 @@ impl MeerkatWorker {
             let validate = || About::Validate { payload: own.payload.clone() };
             let (silent, about) = match own.phase {
                 Phase::Validating => (reachable & !own.voted(), validate()),
-                Phase::Accepting { commit, by } => (reachable & !by, About::Accept { view: 0, commit }),
+                Phase::Accepting { commit, by } => {
+                    (reachable & !by, About::Accept { view: 0, commit, payload: None })
+                }
                 // Whoever knows says what became of it. Nothing more is proposed in view 0.
                 Phase::Overtaken => (reachable, validate()),
             };

@@ -308,10 +308,11 @@ impl MeerkatWorker {
         } else if value {
             let found = self.tx.latest().get(table, key).map_err(no_such)?;
             let bytes = Bytes::copy_from_slice(found.value.unwrap_or_default());
-            Tell::Value { id, version: found.ts, live: found.value.is_some(), value: bytes }
+            let (as_of, live) = (self.as_of, found.value.is_some());
+            Tell::Value { id, as_of, version: found.ts, live, value: bytes }
         } else {
             let (version, live) = self.tx.latest().version(table, key).map_err(no_such)?;
-            Tell::Value { id, version, live, value: Bytes::new() }
+            Tell::Value { id, as_of: self.as_of, version, live, value: Bytes::new() }
         };
         self.delegates.tell(client, &tell);
         Ok(())
@@ -347,7 +348,7 @@ impl MeerkatWorker {
             ControlFlow::Continue(())
         });
         scanned.map_err(no_such)?;
-        self.delegates.tell(client, &Tell::Page { id, page });
+        self.delegates.tell(client, &Tell::Page { id, as_of: self.as_of, page });
         Ok(())
     }
 
@@ -493,7 +494,7 @@ impl MeerkatWorker {
             return;
         }
         let known = self.records.get(self.me, ts).and_then(|record| record.payload.clone());
-        let payload = known.unwrap_or_else(|| Payload::build((&[], 0), (&[], 0), &[]));
+        let payload = known.unwrap_or_else(|| Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), &[]));
         self.delegates.remove(ts);
         self.push_outcome(now, ts, commit, (payload, voted));
     }
@@ -527,7 +528,8 @@ impl MeerkatWorker {
     /// What must not be: the home proposes in view 0, too.
     fn propose_for_client(&mut self, now: Nanos, ts: Timestamp) {
         if self.accept(now, self.me, ts, 0, false).is_ok() {
-            self.post.for_all(&Message { ts, about: About::Accept { view: 0, commit: false } });
+            self.post
+                .for_all(&Message { ts, about: About::Accept { view: 0, commit: false, payload: None } });
             self.settle_granted(now, ts, false, (None, 0));
         }
     }

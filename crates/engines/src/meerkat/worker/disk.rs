@@ -23,7 +23,12 @@ impl MeerkatWorker {
     /// Says what others will count on, this node's own coordinator included: once it is on disk, where that is promised.
     pub(super) fn vouch(&mut self, now: Nanos, to: impl Into<Whom>, message: Message) {
         // A refusal may be forgotten.
-        let forgettable = matches!(message.about, About::Vote { valid: false, .. } | About::Overtaken { .. });
+        let forgettable = matches!(
+            message.about,
+            About::Vote { valid: false, .. }
+                | About::Overtaken { .. }
+                | About::Promise { valid: false, accepted: None, .. }
+        );
         let what = match to.into() {
             Whom::Node(node) => Waits::Say(node, message),
             Whom::Client(client) => Waits::Tell(client, message),
@@ -49,6 +54,10 @@ impl MeerkatWorker {
                 About::Accepted { view } => {
                     let node = self.shared.layout.coordinator(ts).node;
                     self.on_accepted_later(now, self.me, (node, ts), view);
+                }
+                About::Promise { view, valid, accepted, payload } => {
+                    let node = self.shared.layout.coordinator(ts).node;
+                    self.on_promise(now, self.me, (node, ts), view, (valid, accepted, payload));
                 }
                 _ => unreachable!("a node tells itself nothing else"),
             },
@@ -260,19 +269,19 @@ impl MeerkatWorker {
         let Told { ts, valid, accepted, outcome, payload, .. } = told;
         let node = self.shared.layout.coordinator(ts).node;
         self.latest = self.latest.max(ts);
+        let gone = self.gone.get(node.0 as usize).ok_or("a record of a node that there is not")?.0;
+        if ts <= gone && self.records.get(node, ts).is_none() {
+            // It was over everywhere, and an earlier build made a record of it again.
+            return Ok(());
+        }
         let record = self.records.entry(now, node, ts);
         record.valid = valid.or(record.valid);
         record.accepted = accepted.or(record.accepted);
         if let Some((view, _)) = accepted {
             record.view = record.view.max(view);
         }
-        if record.payload.is_none()
-            && let Some(payload) = payload
-        {
-            let len = payload.len();
-            (record.payload, record.written) = (Some(payload), true);
-            self.records.add_bytes(len);
-        }
+        record.written |= payload.is_some();
+        self.learn(now, (node, ts), payload);
         let Some(commit) = outcome else { return Ok(()) };
         if self.records.get(node, ts).is_some_and(|record| record.outcome.is_some()) {
             return Ok(());

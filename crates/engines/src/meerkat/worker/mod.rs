@@ -18,6 +18,8 @@ mod epochs;
 mod replicate;
 mod ripen;
 mod terminate;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +32,7 @@ use highwater_store::{Applier, Store};
 
 use super::ABILITIES;
 use super::journal::Journal;
-use super::marks::Marks;
+use super::marks::{Linger, Marks};
 use super::message::{Head, Message, TAG};
 use super::outcomes::Outcomes;
 use super::own::{Owns, bit};
@@ -111,6 +113,9 @@ pub struct MeerkatWorker {
     delegates: Delegates,
     /// The latest timestamp that it has met.
     latest: Timestamp,
+    /// Everything that committed at or below is installed here: as it was in the last turn.
+    as_of: Timestamp,
+    linger: Linger,
     /// Votes that are withheld, and since when.
     unripe: BTreeMap<Timestamp, Nanos>,
     /// The latest that the clock was seen to show, where real time is promised.
@@ -177,6 +182,8 @@ impl MeerkatWorker {
             terminations: Terminations::default(),
             delegates: Delegates::default(),
             latest: Timestamp::ZERO,
+            as_of: Timestamp::ZERO,
+            linger: Linger::default(),
             unripe: BTreeMap::new(),
             shown: Timestamp::ZERO,
             pace: (0, Timestamp::ZERO, 1000),
@@ -359,7 +366,29 @@ impl MeerkatWorker {
         busy || self.restless > 0
     }
 
-    fn trim(&mut self) {
+    /// What is over everywhere is over here: by the word of its coordinator, which has heard so of this replica.
+    ///
+    /// # Panics
+    /// If it is not.
+    fn close(&mut self, now: Nanos) {
+        let Some(seat) = &self.seat else { return };
+        let of = |node: NodeId| match node == self.me {
+            true => self.closed(),
+            false => self.peers[node.0 as usize].as_ref().map_or(Timestamp::ZERO, |peer| peer.closed),
+        };
+        let closed: Vec<_> = seat.members.voters.iter().map(|(node, _)| (*node, of(*node))).collect();
+        for (node, closed) in closed {
+            for ts in self.records.close(node, closed) {
+                let proposed = self.records.get(node, ts).and_then(|record| record.client);
+                assert!(proposed.is_some(), "{ts} is over everywhere, and under way here");
+                // A client gave the stamp back at its home, and had proposed it here. It is trusted, and must not end a replica.
+                self.conclude(now, node, ts, false, None);
+            }
+        }
+    }
+
+    fn trim(&mut self, now: Nanos) {
+        self.close(now);
         let before = self.shared.oldest_pending();
         let own = self.closed();
         self.delegates.assert_open(own);
@@ -382,8 +411,19 @@ impl MeerkatWorker {
         let least = if least == Timestamp::MAX { own } else { least };
         // Others look at it in each of their turns.
         if self.cell().closed.load(Ordering::Relaxed) != least.0 {
-            self.cell().closed.store(least.0, Ordering::Relaxed);
+            // Release; pairs with the Acquire in `Shared::closed`.
+            self.cell().closed.store(least.0, Ordering::Release);
         }
+    }
+
+    /// Unlinks tombstones that nobody needs. Whether more are due.
+    fn collect(&mut self, now: Nanos) -> bool {
+        let shared = &self.shared;
+        let long = self.linger.look(now, shared.options.election_timeout, || shared.closed());
+        // What was closed in another epoch says nothing of this one.
+        let upto = if shared.keeps_all_tombstones() { Timestamp::ZERO } else { long.min(shared.closed()) };
+        let marks = &self.marks;
+        self.applier.collect_telling(upto, |table, key, ts| marks.collected(table, key, ts))
     }
 
     fn publish(&mut self) {
@@ -414,7 +454,11 @@ impl MeerkatWorker {
             || self.terminations.len() > 0
             || self.delegates.granted() > 0
             || self.restless > 0;
-        let beat = if busy { Next::At(self.next_beat.max(now + 1)) } else { Next::Idle };
+        let beat = match busy {
+            true => Next::At(self.next_beat.max(now + 1)),
+            false if self.applier.has_tombstones() => Next::At(self.linger.next().max(now + 1)),
+            false => Next::Idle,
+        };
         if self.working().is_none() {
             // Whatever is put off waits for the next epoch, which comes with a command.
             return beat;
@@ -523,6 +567,9 @@ impl Worker for MeerkatWorker {
         if self.shared.strict {
             self.hold_clock(now);
         }
+        if self.working().is_some() {
+            self.as_of = self.shared.installed();
+        }
         while self.working().is_some()
             && let Some(retry) = self.owns.due(now)
         {
@@ -533,9 +580,9 @@ impl Worker for MeerkatWorker {
         self.decide_late(now);
         self.send(beat, out);
         let copying = self.copy_some(now, out);
-        self.trim();
+        self.trim(now);
         self.publish();
-        let more = self.applier.collect(self.shared.unneeded_tombstones());
+        let more = self.collect(now);
         if self.journal.writes() {
             self.write_trimmed(beat);
             self.write_closed(beat);

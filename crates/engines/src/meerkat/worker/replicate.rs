@@ -26,7 +26,9 @@ impl MeerkatWorker {
             About::Vote { valid, late, hint } if voter && node == self.me => {
                 self.on_vote(now, from, ts, Vote { valid, late, hint });
             }
-            About::Accept { view, commit } if votes && voter => self.on_accept(now, from, ts, (view, commit)),
+            About::Accept { view, commit, payload } if votes && voter => {
+                self.on_accept(now, from, ts, (view, commit), payload);
+            }
             About::Accepted { view } if voter => match view {
                 0 => self.on_accepted(now, from, ts),
                 _ => self.on_accepted_later(now, from, (node, ts), view),
@@ -81,11 +83,7 @@ impl MeerkatWorker {
         if let Some(commit) = record.outcome {
             return self.answer(asks, Message { ts, about: About::Over { commit } });
         }
-        if record.payload.is_none() {
-            let len = payload.len();
-            record.payload = Some(payload);
-            self.records.add_bytes(len);
-        }
+        self.learn(now, (node, ts), Some(payload));
         if let Some(Vote { valid, late, hint }) = self.vote(now, node, ts) {
             self.vouch(now, asks, Message { ts, about: About::Vote { valid, late, hint } });
         }
@@ -103,10 +101,34 @@ impl MeerkatWorker {
         self.peers[node.0 as usize].as_ref().is_some_and(|peer| ts <= peer.closed)
     }
 
-    fn on_accept(&mut self, now: Nanos, from: NodeId, ts: Timestamp, (view, commit): (u32, bool)) {
+    fn on_accept(
+        &mut self,
+        now: Nanos,
+        from: NodeId,
+        ts: Timestamp,
+        (view, commit): (u32, bool),
+        payload: Option<Payload>,
+    ) {
         let node = self.shared.layout.coordinator(ts).node;
-        if !self.is_closed(node, ts) {
+        if self.is_closed(node, ts) {
+            return;
+        }
+        self.learn(now, (node, ts), payload);
+        let known = self.records.get(node, ts).is_some_and(|record| record.payload.is_some());
+        // Whoever proposes in a view above 0 sends what it writes along: see `terminate`.
+        if view == 0 || !commit || known {
             self.consider(now, from, (node, ts), (view, commit));
+        }
+    }
+
+    /// What a transaction reads and writes goes into its record, if that has it not yet.
+    pub(super) fn learn(&mut self, now: Nanos, (node, ts): (NodeId, Timestamp), payload: Option<Payload>) {
+        let Some(payload) = payload else { return };
+        let record = self.records.entry(now, node, ts);
+        if record.payload.is_none() {
+            let len = payload.len();
+            record.payload = Some(payload);
+            self.records.add_bytes(len);
         }
     }
 
@@ -138,6 +160,9 @@ impl MeerkatWorker {
     }
 
     /// Accepts a proposal, unless a later view was promised: then that one.
+    ///
+    /// # Panics
+    /// If the transaction is over, or it is to commit in a view above 0 and nobody has said what it writes.
     pub(super) fn accept(
         &mut self,
         now: Nanos,
@@ -146,12 +171,16 @@ impl MeerkatWorker {
         view: u32,
         commit: bool,
     ) -> Result<(), u32> {
+        assert!(!self.is_closed(node, ts), "{ts} is over everywhere: there is nothing to accept");
         self.announce_pending(now);
         self.latest = self.latest.max(ts);
         let record = self.records.entry(now, node, ts);
         if record.view > view {
             return Err(record.view);
         }
+        assert!(record.outcome.is_none(), "{ts} is over: there is nothing to accept");
+        let whole = !commit || view == 0 || record.payload.is_some();
+        assert!(whole, "who accepts in view {view} that {ts} commits has what it writes");
         if let Some((before, decision)) = record.accepted {
             let same = before != view || decision == commit || planted!(meerkat::ViewShared);
             assert!(same, "view {view} of {ts} has one proposal");
@@ -213,13 +242,7 @@ impl MeerkatWorker {
             assert_eq!(before, commit, "{ts} has one outcome");
             return true;
         }
-        if record.payload.is_none()
-            && let Some(payload) = payload
-        {
-            let len = payload.len();
-            record.payload = Some(payload);
-            self.records.add_bytes(len);
-        }
+        self.learn(now, (node, ts), payload);
         let record = self.records.entry(now, node, ts);
         let (payload, marked) = (record.payload.clone(), record.marked);
         if commit {
@@ -237,6 +260,8 @@ impl MeerkatWorker {
         }
         self.note(now, node, Told { outcome: Some(commit), ..Told::of(ts) });
         self.records.end(now, node, ts, commit);
+        // Whoever took it over here asks no more, and tells those who have not heard.
+        self.terminations.over((node, ts), self.me, commit);
         self.tell_client_of(node, ts, commit);
         // A name is of one epoch: who joins is told what became of transactions of the one before.
         if let Some(Seat { epoch, .. }) = self.seat {

@@ -9,6 +9,11 @@
 //! there is none.) Else it waits for more promises; and if none come, a change of epoch settles it.
 //!
 //! Who promises without having validated will not do so later: its vote is no.
+//!
+//! Invariants:
+//! - A record of a transaction that is over everywhere is not made again, whatever comes late; nothing is accepted over a known outcome.
+//! - Of a promise, this replica's own included, nothing counts that is on no disk, where disks are promised.
+//! - Whoever accepts in such a view that it commits has what it writes: it comes with the proposal to who promised without it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -31,15 +36,27 @@ pub(super) type Name = (NodeId, Timestamp);
 pub(super) type Promised = (bool, Option<(u32, bool)>, Option<Payload>);
 
 enum Stage {
-    Preparing { promises: u32, valid: u32, accepted: Option<(u32, bool)> },
-    Accepting { commit: bool, by: u32 },
-    Telling { commit: bool, heard: u32 },
+    /// `whole`: those who have what it writes, by their promises: a bit each, as the others.
+    Preparing {
+        promises: u32,
+        valid: u32,
+        whole: u32,
+        accepted: Option<(u32, bool)>,
+    },
+    Accepting {
+        commit: bool,
+        by: u32,
+        whole: u32,
+    },
+    Telling {
+        commit: bool,
+        heard: u32,
+    },
 }
 
 struct Termination {
     view: u32,
     stage: Stage,
-    payload: Option<Payload>,
     since: Nanos,
 }
 
@@ -147,10 +164,10 @@ impl MeerkatWorker {
             // Promises leave it open, and no more have come: only a change of epoch can settle it.
             self.cell().stuck.store(true, Ordering::Relaxed);
         }
-        let stage = Stage::Preparing { promises: 0, valid: 0, accepted: None };
-        self.terminations.0.insert(name, Termination { view, stage, payload: None, since: now });
-        if let Ok(promised) = self.promise(now, name, view) {
-            self.on_promise(now, self.me, name, view, promised);
+        let stage = Stage::Preparing { promises: 0, valid: 0, whole: 0, accepted: None };
+        self.terminations.0.insert(name, Termination { view, stage, since: now });
+        if let Ok(about) = self.promise(now, name, view) {
+            self.vouch(now, self.me, Message { ts, about });
         }
         self.ask_for(name);
     }
@@ -159,19 +176,25 @@ impl MeerkatWorker {
     fn ask_for(&mut self, name: Name) {
         let reachable = self.reachable() & !bit(self.me);
         let Some(own) = self.terminations.0.get(&name) else { return };
-        let (silent, about) = match own.stage {
-            Stage::Preparing { promises, .. } => (reachable & !promises, About::Prepare { view: own.view }),
-            Stage::Accepting { commit, by } => (reachable & !by, About::Accept { view: own.view, commit }),
+        let (silent, commits, whole) = match own.stage {
+            Stage::Preparing { promises, .. } => (reachable & !promises, None, 0),
+            Stage::Accepting { commit, by, whole } => (reachable & !by, Some(commit), whole),
             Stage::Telling { .. } => return,
         };
-        let message = Message { ts: name.1, about };
+        let (view, payload) =
+            (own.view, self.records.get(name.0, name.1).and_then(|own| own.payload.clone()));
         for node in (0..self.shared.options.nodes).map(NodeId).filter(|node| silent & bit(*node) != 0) {
-            self.post.for_one(node, &message);
+            let lacks = commits == Some(true) && whole & bit(node) == 0;
+            let about = match commits {
+                None => About::Prepare { view },
+                Some(commit) => About::Accept { view, commit, payload: payload.clone().filter(|_| lacks) },
+            };
+            self.post.for_one(node, &Message { ts: name.1, about });
         }
     }
 
     /// Promises to hear no earlier view; or says that there was a later one.
-    fn promise(&mut self, now: Nanos, (node, ts): Name, view: u32) -> Result<Promised, u32> {
+    fn promise(&mut self, now: Nanos, (node, ts): Name, view: u32) -> Result<About, u32> {
         self.announce_pending(now);
         let record = self.records.entry(now, node, ts);
         if record.view > view
@@ -185,7 +208,7 @@ impl MeerkatWorker {
         }
         let record = self.records.entry(now, node, ts);
         let valid = *record.valid.get_or_insert(false);
-        Ok((valid, record.accepted, record.payload.clone()))
+        Ok(About::Promise { view, valid, accepted: record.accepted, payload: record.payload.clone() })
     }
 
     /// Leaves a transaction to the proposer of `view` for a while: the longer, the more views came to nothing.
@@ -205,49 +228,57 @@ impl MeerkatWorker {
 
     pub(super) fn on_prepare(&mut self, now: Nanos, from: NodeId, name: Name, view: u32) {
         let (node, ts) = name;
-        let closed =
-            node != self.me && self.peers[node.0 as usize].as_ref().is_some_and(|peer| ts <= peer.closed);
-        let about = match self.records.get(node, ts).and_then(|record| record.outcome) {
-            Some(commit) => {
-                let payload = self.records.get(node, ts).and_then(|record| record.payload.clone());
-                // More than `Over`: whoever asks may not know what it writes.
-                About::Settle { commit, payload: payload.filter(|_| commit) }
+        if let Some(commit) = self.records.get(node, ts).and_then(|record| record.outcome) {
+            let payload = self.records.get(node, ts).and_then(|record| record.payload.clone());
+            // More than `Over`: whoever asks may not know what it writes.
+            let about = About::Settle { commit, payload: payload.filter(|_| commit) };
+            return self.post.for_one(from, &Message { ts, about });
+        }
+        if self.is_closed(node, ts) {
+            return;
+        }
+        let about = match self.promise(now, name, view) {
+            Ok(promise) => {
+                self.give_way(now, name, view);
+                promise
             }
-            None if closed => return,
-            None => match self.promise(now, name, view) {
-                Ok((valid, accepted, payload)) => {
-                    self.give_way(now, name, view);
-                    About::Promise { view, valid, accepted, payload }
-                }
-                Err(view) => About::Overtaken { view },
-            },
+            Err(view) => About::Overtaken { view },
         };
-        self.post.for_one(from, &Message { ts, about });
+        self.vouch(now, from, Message { ts, about });
     }
 
     pub(super) fn on_promise(&mut self, now: Nanos, from: NodeId, name: Name, view: u32, promised: Promised) {
         let quorums = self.shared.quorums;
         let (found_valid, latest, its_payload) = promised;
+        let (node, ts) = name;
+        if self.is_closed(node, ts) || self.records.get(node, ts).is_none_or(|own| own.outcome.is_some()) {
+            // It is over: what comes late makes no record of it again, and nothing more is proposed.
+            return self.go_on_with(now, name);
+        }
         let Some(own) = self.terminations.0.get_mut(&name).filter(|own| own.view == view) else { return };
-        let Stage::Preparing { promises, valid, accepted } = &mut own.stage else { return };
+        let Stage::Preparing { promises, valid, whole, accepted } = &mut own.stage else { return };
         *promises |= bit(from);
+        if its_payload.is_some() {
+            *whole |= bit(from);
+        }
         if found_valid {
             *valid |= bit(from);
         }
         if latest.is_some_and(|(at, _)| accepted.is_none_or(|(before, _)| before < at)) {
             *accepted = latest;
         }
-        let proposal = safe(quorums, *promises, *valid, *accepted);
-        own.payload = own.payload.take().or(its_payload);
-        let Some(commit) = proposal else { return };
-        let (node, ts) = name;
+        let (proposal, whole) = (safe(quorums, *promises, *valid, *accepted), *whole);
+        self.learn(now, name, its_payload);
+        let known = self.records.get(node, ts).is_some_and(|own| own.payload.is_some());
+        // Somebody of every majority has what it writes, and may not have promised yet.
+        let Some(commit) = proposal.filter(|commit| !commit || known) else { return };
         if self.accept(now, node, ts, view, commit).is_err() {
             self.terminations.0.remove(&name);
             return;
         }
         let own = self.terminations.0.get_mut(&name).expect("it was just there");
-        own.stage = Stage::Accepting { commit, by: 0 };
-        self.post.for_all(&Message { ts, about: About::Accept { view, commit } });
+        own.stage = Stage::Accepting { commit, by: 0, whole };
+        self.ask_for(name);
         self.vouch(now, self.me, Message { ts, about: About::Accepted { view } });
         self.go_on_with(now, name);
     }
@@ -272,7 +303,7 @@ impl MeerkatWorker {
         let known = self.records.get(node, ts).and_then(|record| record.outcome);
         let Some(own) = self.terminations.0.get_mut(&name) else { return };
         match own.stage {
-            Stage::Accepting { commit, by } if by.count_ones() >= majority => {
+            Stage::Accepting { commit, by, .. } if by.count_ones() >= majority => {
                 own.stage = Stage::Telling { commit, heard: 0 };
             }
             Stage::Preparing { .. } | Stage::Accepting { .. } if known.is_some() => {
@@ -281,16 +312,15 @@ impl MeerkatWorker {
             _ => {}
         }
         let Stage::Telling { commit, heard } = own.stage else { return };
-        let payload = own.payload.clone();
         if node == self.me {
-            self.settle(now, ts, commit, payload.clone());
+            self.settle(now, ts, commit, None);
         }
-        if known.is_none() && !self.conclude(now, node, ts, commit, payload.clone()) {
+        if known.is_none() && !self.conclude(now, node, ts, commit, None) {
             // Somebody who knows what it writes will say so.
             self.terminations.0.remove(&name);
             return;
         }
-        let payload = self.records.get(node, ts).and_then(|record| record.payload.clone()).or(payload);
+        let payload = self.records.get(node, ts).and_then(|record| record.payload.clone());
         let others: Vec<NodeId> =
             self.seat.as_ref().map(|seat| seat.others(self.me).collect()).unwrap_or_default();
         let silent: Vec<NodeId> = others.into_iter().filter(|node| heard & bit(*node) == 0).collect();

@@ -28,17 +28,16 @@ impl Real {
     }
 
     fn validate(&mut self, bounds: &Bounds, state: &State, tx: usize) -> bool {
-        let payload = product::payload(bounds, tx, state.txs[tx].versions);
+        let payload = product::payload(bounds, tx, state.txs[tx].versions, state.txs[tx].as_of);
         let ts = Timestamp(ts(tx).into());
-        let valid =
-            validate(&self.marks, &mut self.latest, &payload, ts, (false, || Timestamp::ZERO)).is_ok();
+        let valid = validate(&self.marks, &mut self.latest, &payload, ts).is_ok();
         self.marked |= if valid { bit(tx) } else { 0 };
         valid
     }
 
     /// As `conclude` in `worker/replicate.rs`.
     fn conclude(&mut self, bounds: &Bounds, state: &State, tx: usize, commit: bool) {
-        let payload = product::payload(bounds, tx, state.txs[tx].versions);
+        let payload = product::payload(bounds, tx, state.txs[tx].versions, state.txs[tx].as_of);
         if commit && !payload.transaction().is_empty() {
             let applied = self.applier.apply(payload.transaction(), Timestamp::ZERO, Timestamp::MAX);
             applied.expect("it is of this table");
@@ -95,12 +94,14 @@ fn validation_is_the_product_s() {
     for intents in [
         [intent(0, 0, X), intent(0, X, 0), intent(0, X, X)],
         [intent(0, X, Y), intent(0, Y, X), intent(0, X | Y, X)],
+        [intent(0, 0, X), intent(0, X, X).deleting(X), intent(0, X, Y)],
     ] {
         let bounds = bounds(3, &intents);
-        for version in 0..3 {
+        for (version, as_of) in [(0, 0), (1, 0), (2, 0), (0, 1), (0, 2)] {
             let mut state = bounds.start();
             for tx in 0..3 {
-                state.txs[tx] = Tx { epoch: 1, versions: [version.min(ts(tx) - 1); KEYS], ..Tx::default() };
+                let (versions, as_of) = ([version.min(ts(tx) - 1); KEYS], as_of.min(ts(tx) - 1));
+                state.txs[tx] = Tx { epoch: 1, versions, as_of, ..Tx::default() };
             }
             orders(&bounds, &state, &mut Vec::new(), &mut count);
         }

@@ -15,7 +15,9 @@ impl Bounds {
             let Tx { versions, after, .. } = state.txs[tx];
             for key in members(self.intents[tx].reads) {
                 let earlier = committed & (bit(tx) - 1);
-                if self.version(earlier, key) != versions[key] {
+                let newest = self.version(earlier, key);
+                let absent = self.is_absent(newest, key) && self.is_absent(versions[key], key);
+                if newest != versions[key] && !absent {
                     return Err("a committed read did not see the newest write before it");
                 }
             }
@@ -27,6 +29,15 @@ impl Bounds {
             let before = |tx: &usize| (1..replica.epoch).contains(&state.txs[*tx].epoch);
             if members(committed).filter(before).any(|tx| replica.installed & bit(tx) == 0) {
                 return Err("a replica begins an epoch without what committed before");
+            }
+        }
+        for replica in state.replicas.iter().filter(|replica| replica.standing != Standing::Outside) {
+            let under_way = |tx: &usize| {
+                let record = replica.records[*tx];
+                replica.epoch == state.txs[*tx].epoch && record.known && record.outcome.is_none()
+            };
+            if (0..self.intents.len()).filter(under_way).any(|tx| state.txs[tx].closed) {
+                return Err("a transaction that is over everywhere is under way again");
             }
         }
         for attempts in &state.attempts {

@@ -26,8 +26,27 @@
 //! A transaction's reads, a validation, an outcome's installation and a copy are one step each. That they may be more in the product
 //! is the business of `threads` and of the simulator: each key is looked at and marked under one lock.
 //!
+//! *Which step is which function of the product*, each with its guards ([`Bounds::may`](Bounds) is [`is_closed`] and a known outcome there):
+//!
+//! | step | product |
+//! |---|---|
+//! | `Begin` | `attempt` (`worker/coordinate.rs`) |
+//! | `Validate` | `on_validate`, `vote` (`worker/replicate.rs`, `worker/coordinate.rs`) |
+//! | `Ripen`, `Tick` | `ripen`, `take_head` |
+//! | `Settle`, `Propose` | `decide` |
+//! | `Promise` | `on_prepare`, and `take_over` for its own |
+//! | `Back`, and `Accept` by who proposes | `on_promise` |
+//! | `Accept` | `on_accept`, `propose` |
+//! | `Learn` | `on_accepted`, `on_accepted_later` |
+//! | `Conclude` | `on_outcome`, `on_settle`, `on_over`: all by `conclude` |
+//! | `Trim`, `Collect` | `trim`, `collect` (`worker/mod.rs`) |
+//! | `Wipe`, `Join` | a life that ends; `begin` afresh and a copy |
+//! | `Pause`, `Merge`, `Agree`, `Enter` | `controller/`, `merge`, `begin` (`worker/epochs.rs`) |
+//!
+//! [`is_closed`]: highwater_engines::meerkat
+//!
 //! Judged in every state ([`judge`]): one outcome per transaction; a committed read saw the newest committed write below its
-//! timestamp; who takes part in a later epoch has installed what committed before; a change of epoch has one result; and, where real time is
+//! timestamp; nothing that is over everywhere is under way anywhere; who takes part in a later epoch has installed what committed before; a change of epoch has one result; and, where real time is
 //! promised, a transaction that began when another one was answered is later in the order.
 //!
 //! Left out: retries (another transaction), ranges and slots (coarser marks refuse more), members that leave for good.
@@ -84,6 +103,8 @@ pub struct Intent {
     pub node: usize,
     pub reads: Set,
     pub writes: Set,
+    /// Which of these it deletes.
+    pub deletes: Set,
 }
 
 /// What a replica said, or will.
@@ -134,6 +155,8 @@ pub struct Replica {
     pub installed: Set,
     /// What committed here: its reads left a trace.
     pub read: Set,
+    /// Tombstones up to here are gone, and it knows that all is over everywhere.
+    pub collected: Ts,
     /// Where real time is promised.
     pub clock: Ts,
     pub records: [Record; TXS],
@@ -160,6 +183,8 @@ pub struct Tx {
     pub epoch: u8,
     /// What it read, by key.
     pub versions: [Ts; KEYS],
+    /// Everything up to here was there.
+    pub as_of: Ts,
     /// What had been answered when it began.
     pub after: Set,
     pub yes: Set,
@@ -266,6 +291,10 @@ pub enum Mistake {
     OldEpochCounts,
     /// Records go as soon as the transaction is over everywhere, whatever is under way.
     TrimmedEarly,
+    /// A promise or a proposal that comes late makes a record of what is over everywhere.
+    ClosedRevived,
+    /// A read that found no trace is valid where the key was written and deleted since.
+    AbsentIsAbsent,
     /// A timestamp may be below a version that was read, as in algorithm 1.
     StampBelowRead,
     /// Where real time is promised: who comes below a replica's clock is not refused.

@@ -41,7 +41,7 @@ pub fn decide(quorums: Quorums, yes: Set, no: Set, mistake: Option<Mistake>, cho
         },
         outcome: Outcome::Committed,
         reply: Vec::new(),
-        payload: Payload::build((&[], 0), (&[], 0), &[]),
+        payload: Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), &[]),
         valid: yes.into(),
         invalid: no.into(),
         hint: Timestamp::ZERO,
@@ -78,8 +78,8 @@ pub fn proposal(bounds: &Bounds, promises: &[Option<Promised>; NODES], of: Set) 
 }
 
 /// What a transaction sends to the replicas.
-pub fn payload(bounds: &Bounds, tx: usize, versions: [Ts; KEYS]) -> Payload {
-    let Intent { reads, writes, .. } = bounds.intents[tx];
+pub fn payload(bounds: &Bounds, tx: usize, versions: [Ts; KEYS], as_of: Ts) -> Payload {
+    let Intent { reads, writes, deletes, .. } = bounds.intents[tx];
     let mut section = Vec::new();
     for key in members(reads) {
         let version = Timestamp(versions[key].into());
@@ -89,11 +89,14 @@ pub fn payload(bounds: &Bounds, tx: usize, versions: [Ts; KEYS]) -> Payload {
     if writes != 0 {
         writer.begin();
         for key in members(writes) {
-            writer.put(TABLE, Key::Bytes(NAMES[key]), b"v");
+            match deletes & bit(key) {
+                0 => drop(writer.put(TABLE, Key::Bytes(NAMES[key]), b"v")),
+                _ => drop(writer.delete(TABLE, Key::Bytes(NAMES[key]))),
+            }
         }
         writer.commit(Timestamp(ts(tx).into()));
     }
-    Payload::build((&section, reads.count_ones().into()), (&[], 0), writer.bytes())
+    Payload::build(Timestamp(as_of.into()), (&section, reads.count_ones().into()), (&[], 0), writer.bytes())
 }
 
 /// What a change of epoch decides by these records: rules 1 to 5.
@@ -107,7 +110,7 @@ pub fn merged(bounds: &Bounds, state: &State, replies: &[[Record; TXS]]) -> [Opt
             valid,
             accepted: accepted.map(|(view, commit)| (view.into(), commit)),
             outcome,
-            payload: knows.then(|| payload(bounds, tx, state.txs[tx].versions)),
+            payload: knows.then(|| payload(bounds, tx, state.txs[tx].versions, state.txs[tx].as_of)),
             kept: false,
         }
     };
@@ -119,6 +122,8 @@ pub fn merged(bounds: &Bounds, state: &State, replies: &[[Record; TXS]]) -> [Opt
         .collect();
     let replies: Vec<&[Vec<Told>]> = replies.iter().map(Vec::as_slice).collect();
     let ended = merge(quorums(bounds.nodes, bounds.strict, bounds.mistake), 1, &replies, &[]);
+    let ended =
+        ended.expect("somebody of every majority has what a transaction writes, and it has one outcome");
     let mut outcomes = [None; TXS];
     ended[0].iter().for_each(|ended| outcomes[ended.ts.0 as usize - 1] = Some(ended.commit));
     outcomes

@@ -68,6 +68,27 @@ impl Bounds {
         members(of).filter(|tx| self.writes(*tx, key)).map(ts).max().unwrap_or(0)
     }
 
+    /// Whether any transaction deletes.
+    pub fn deletes(&self) -> bool {
+        self.intents.iter().any(|intent| intent.deletes != 0)
+    }
+
+    /// Whether a version of a key is no value: none was written, or the transaction deleted it.
+    pub fn is_absent(&self, version: Ts, key: usize) -> bool {
+        version == 0 || self.intents[version as usize - 1].deletes & bit(key) != 0
+    }
+
+    /// What a replica shows of a key: not a tombstone that it has collected.
+    pub fn shown(&self, installed: Set, collected: Ts, key: usize) -> Ts {
+        let version = self.version(installed, key);
+        if version <= collected && self.is_absent(version, key) { 0 } else { version }
+    }
+
+    /// Up to when a transaction knows all writes of a key.
+    fn knows(&self, state: &State, tx: usize, key: usize) -> Ts {
+        state.txs[tx].versions[key].max(state.txs[tx].as_of)
+    }
+
     /// Algorithm 1, with the product's changes: see `validate.rs` and `marks.rs`.
     pub fn is_valid(&self, state: &State, node: usize, tx: usize) -> bool {
         let replica = &state.replicas[node];
@@ -77,9 +98,14 @@ impl Bounds {
         };
         let marked = (0..self.intents.len()).filter(marked).fold(0, |all, other| all | bit(other));
         let read = |key: usize| {
-            let version = state.txs[tx].versions[key];
+            let version = self.knows(state, tx, key);
             let between = |other: usize| self.writes(other, key) && version < ts(other) && other < tx;
-            !members(marked).any(between) && self.version(replica.installed, key) <= version
+            let now = self.version(replica.installed, key);
+            let absent = self.is(Mistake::AbsentIsAbsent)
+                && now < ts(tx)
+                && self.is_absent(now, key)
+                && self.is_absent(state.txs[tx].versions[key], key);
+            !members(marked).any(between) && (now <= version || absent)
         };
         let write = |key: usize| {
             let readers = if self.is(Mistake::ReadersUnmarked) { 0 } else { marked };
@@ -92,7 +118,7 @@ impl Bounds {
     fn conflict(&self, state: &State, a: usize, b: usize) -> bool {
         let (first, second) = (a.min(b), a.max(b));
         let missed = |key: usize| {
-            self.writes(first, key) && self.reads(second, key) && state.txs[second].versions[key] < ts(first)
+            self.writes(first, key) && self.reads(second, key) && self.knows(state, second, key) < ts(first)
         };
         (0..KEYS).any(missed)
     }

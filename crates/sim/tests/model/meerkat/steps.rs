@@ -29,6 +29,8 @@ pub enum Step {
     Conclude(usize, usize),
     /// A node forgets a transaction.
     Trim(usize, usize),
+    /// A node learns how far all is over everywhere, and drops tombstones up to there.
+    Collect(usize),
     /// A node loses its memory.
     Wipe(usize),
     /// A node promises an attempt to change its epoch.
@@ -44,8 +46,8 @@ pub enum Step {
 }
 
 use Step::{
-    Accept, Agree, Back, Begin, Conclude, Enter, Join, Learn, Merge, Pause, Promise, Propose, Ripen, Settle,
-    Tick, Trim, Validate, Wipe,
+    Accept, Agree, Back, Begin, Collect, Conclude, Enter, Join, Learn, Merge, Pause, Promise, Propose, Ripen,
+    Settle, Tick, Trim, Validate, Wipe,
 };
 
 impl Bounds {
@@ -94,6 +96,7 @@ impl Bounds {
             }
         }
         steps.extend((0..self.nodes).filter(|_| self.strict).map(Tick));
+        steps.extend((0..self.nodes).filter(|_| self.trims && self.deletes()).map(Collect));
         if (state.wiped.count_ones() as u8) < self.wipes {
             steps.extend((0..self.nodes).map(Wipe));
         }
@@ -119,6 +122,7 @@ impl Bounds {
             Learn(tx, view) => self.learn(state, tx, view),
             Conclude(node, tx) => self.hear(state, node, tx),
             Trim(node, tx) => self.trim(state, node, tx),
+            Collect(node) => self.collect(state, node),
             Wipe(node) => self.wipe(state, node),
             Pause(node, round) => self.pause(state, node, round),
             Merge(epoch, round, of) => self.merge(state, epoch, round, of),
@@ -153,7 +157,7 @@ impl Bounds {
 
     fn begin(&self, state: &mut State, tx: usize) -> bool {
         let Intent { node, reads, .. } = self.intents[tx];
-        let Replica { standing, epoch, promised, installed, .. } = state.replicas[node];
+        let Replica { standing, epoch, promised, installed, collected, .. } = state.replicas[node];
         let base = self.change(state, epoch).map_or(0, |change| change.base);
         let alike = |later: usize| self.intents[later].node == node && state.txs[later].epoch > 0;
         let in_order = !(tx + 1..self.intents.len()).any(alike);
@@ -162,13 +166,13 @@ impl Bounds {
             return false;
         }
         let mut versions = [0; KEYS];
-        members(reads).for_each(|key| versions[key] = self.version(installed, key));
+        members(reads).for_each(|key| versions[key] = self.shown(installed, collected, key));
         if versions.iter().any(|version| *version >= ts(tx)) && !self.is(Mistake::StampBelowRead) {
             return false;
         }
         let answered = |tx: &usize| state.txs[*tx].answered;
         let after = (0..self.intents.len()).filter(answered).fold(0, |all, tx| all | bit(tx));
-        state.txs[tx] = Tx { epoch, versions, after, ..Tx::default() };
+        state.txs[tx] = Tx { epoch, versions, as_of: collected, after, ..Tx::default() };
         self.validate(state, node, tx)
     }
 
@@ -293,9 +297,12 @@ impl Bounds {
 
     fn accept(&self, state: &mut State, node: usize, tx: usize, view: usize) -> bool {
         let number = self.number(view);
-        let Some(commit) = state.txs[tx].proposals[view].filter(|_| self.may(state, node, tx)) else {
-            return false;
-        };
+        let revives = self.is(Mistake::ClosedRevived)
+            && state.replicas[node].standing == Standing::Voter
+            && self.works(state, node, tx)
+            && state.replicas[node].records[tx].outcome.is_none();
+        let may = self.may(state, node, tx) || revives;
+        let Some(commit) = state.txs[tx].proposals[view].filter(|_| may) else { return false };
         let record = &mut state.replicas[node].records[tx];
         if record.view > number || record.accepted == Some((number, commit)) {
             return false;
@@ -367,6 +374,22 @@ impl Bounds {
         may
     }
 
+    /// Whatever is written at or below is over everywhere, and nothing more will be.
+    fn closed_up_to(&self, state: &State) -> Ts {
+        let closed = |tx: &usize| state.txs[*tx].closed;
+        (0..self.intents.len()).take_while(closed).last().map_or(0, ts)
+    }
+
+    fn collect(&self, state: &mut State, node: usize) -> bool {
+        let upto = self.closed_up_to(state);
+        let replica = &mut state.replicas[node];
+        let may = replica.standing == Standing::Voter && replica.promised == 0 && replica.collected < upto;
+        if may {
+            replica.collected = upto;
+        }
+        may
+    }
+
     /// No more than may fail are without their memory.
     fn wipe(&self, state: &mut State, node: usize) -> bool {
         let votes = |replica: &&Replica| replica.standing == Standing::Voter;
@@ -388,10 +411,10 @@ impl Bounds {
         for tx in 0..self.intents.len() {
             let counts = self.counts(state, tx);
             let closed = self.trims && !state.txs[tx].closed && self.is_over(state, tx);
-            let Tx { epoch, versions, after, said, answered, .. } = state.txs[tx];
+            let Tx { epoch, versions, as_of, after, said, answered, .. } = state.txs[tx];
             if epoch > 0 && state.replicas.iter().all(|replica| replica.epoch != epoch) {
                 // Nobody who is there hears anything of it.
-                state.txs[tx] = Tx { epoch, versions, after, said, answered, ..Tx::default() };
+                state.txs[tx] = Tx { epoch, versions, as_of, after, said, answered, ..Tx::default() };
                 continue;
             }
             let own = &mut state.txs[tx];

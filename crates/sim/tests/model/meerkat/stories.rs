@@ -4,11 +4,12 @@
 use super::tests::{bounds, intent};
 use super::*;
 use Step::{
-    Accept, Back, Begin, Conclude, Enter, Learn, Merge, Pause, Promise, Propose, Ripen, Settle, Tick, Trim,
-    Validate,
+    Accept, Back, Begin, Collect, Conclude, Enter, Learn, Merge, Pause, Promise, Propose, Ripen, Settle,
+    Tick, Trim, Validate,
 };
 
 const X: Set = 1;
+const Y: Set = 2;
 
 /// Runs steps that must all be possible; the first promise that is broken, which must be at the last one.
 fn run(bounds: &Bounds, steps: &[Step]) -> Option<&'static str> {
@@ -47,6 +48,41 @@ fn rule_4_with_algorithm_1_takes_back_what_was_acknowledged() {
     steps.extend(change([2, 3, 4]));
     assert_eq!(run(&right, &steps), None);
     assert_eq!(run(&right.wrong(Mistake::Coarse), &steps), Some("a transaction has two outcomes"));
+}
+
+/// A key is inserted and deleted, both on the fast path of four. A node that has heard of neither reads that there is none, which is as true as it was:
+/// two others agree, if they may, and its client is told. The change of epoch hears two of these three, and knows the insert.
+#[test]
+fn rule_4_takes_back_what_was_valid_because_nothing_is_nothing() {
+    let right = bounds(4, &[intent(3, 0, X), intent(3, X, X).deleting(X), intent(0, X, Y)]).with(1, 2, 1, 0);
+    let wrong = right.clone().wrong(Mistake::AbsentIsAbsent);
+    let mut steps = Vec::new();
+    for tx in 0..2 {
+        steps.extend([Begin(tx), Validate(1, tx), Validate(2, tx), Settle(tx, true)]);
+        steps.extend([Conclude(1, tx), Conclude(2, tx)]);
+    }
+    steps.extend([Begin(2), Validate(1, 2), Validate(2, 2), Settle(2, true)]);
+    let state = steps[..steps.len() - 1]
+        .iter()
+        .fold(right.start(), |state, step| right.step(&state, *step).expect("it is possible"));
+    assert_eq!(right.step(&state, Settle(2, true)), None, "two refuse it");
+    steps.extend(change([1, 2, 3]));
+    assert_eq!(run(&wrong, &steps), Some("a transaction has two outcomes"));
+}
+
+/// The same where the key was over everywhere before: who has collected the tombstone, and who has not, find the same.
+#[test]
+fn no_trace_is_as_of_what_was_over_everywhere() {
+    let right = bounds(4, &[intent(3, 0, X), intent(3, X, X).deleting(X), intent(0, X, Y)]);
+    let right = right.with(1, 2, 1, 0).trimmed();
+    let mut steps = Vec::new();
+    for tx in 0..2 {
+        steps.extend([Begin(tx), Validate(1, tx), Validate(2, tx), Settle(tx, true)]);
+        steps.extend((0..3).map(|node| Conclude(node, tx)));
+    }
+    steps.extend([Collect(0), Collect(1), Begin(2), Validate(1, 2), Validate(2, 2), Settle(2, true)]);
+    steps.extend(change([1, 2, 3]));
+    assert_eq!(run(&right, &steps), None);
 }
 
 /// Two of five find a read valid; three find the write valid that it misses, and that commits with a second round.

@@ -64,7 +64,14 @@ impl Debug for Bounds {
 }
 
 pub fn intent(node: usize, reads: Set, writes: Set) -> Intent {
-    Intent { node, reads, writes }
+    Intent { node, reads, writes, deletes: 0 }
+}
+
+impl Intent {
+    /// Deletes some of what it writes.
+    pub fn deleting(self, deletes: Set) -> Intent {
+        Intent { deletes, ..self }
+    }
 }
 
 pub fn bounds(nodes: usize, intents: &[Intent]) -> Bounds {
@@ -126,6 +133,11 @@ fn three() -> [Intent; 3] {
     [intent(0, 0, X), intent(1, X, Y), intent(2, Y, X)]
 }
 
+/// A key is inserted and deleted, and another transaction finds no trace of it.
+fn came_and_went() -> [Intent; 3] {
+    [intent(0, 0, X), intent(0, X, X).deleting(X), intent(1, X, Y)]
+}
+
 fn search(what: &str, bounds: Bounds) {
     let started = Instant::now();
     let checker = bounds.clone().checker().threads(2).spawn_dfs().join();
@@ -154,6 +166,7 @@ fn every_schedule_without_failures_is_safe() {
     search("lost update", bounds(3, &lost_update()));
     search("write skew", bounds(3, &write_skew()));
     search("of four nodes", bounds(4, &overwritten()));
+    search("a key that came and went", bounds(3, &came_and_went()).trimmed());
     search("with real time", bounds(3, &overwritten()).strict());
 }
 
@@ -161,6 +174,7 @@ fn every_schedule_without_failures_is_safe() {
 fn every_schedule_of_backup_coordinators_is_safe() {
     search("one backup", bounds(3, &one()).with(2, 1, 1, 0));
     search("two backups", bounds(3, &one()).with(3, 1, 1, 0));
+    search("one backup, trimmed", bounds(3, &one()).with(2, 1, 1, 0).trimmed());
     search("one backup, with real time", bounds(3, &one()).with(2, 1, 1, 0).strict());
 }
 
@@ -188,6 +202,7 @@ fn mistakes_of_backup_coordinators_are_found() {
     caught(Mistake::PromiseForgets, backup(&one(), 3));
     caught(Mistake::BackupRash, backup(&one(), 4));
     caught(Mistake::ViewShared, bounds(3, &one()).with(3, 1, 1, 0));
+    caught(Mistake::ClosedRevived, backup(&one(), 3).trimmed());
 }
 
 #[test]

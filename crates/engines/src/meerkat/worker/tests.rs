@@ -1,0 +1,326 @@
+//! Three workers of one number whose frames are delivered by hand: late, or in another order than they were sent.
+
+use std::collections::VecDeque;
+
+use highwater_core::{
+    Abort, Clock, Durability, IndexKind, KeyKind, Levels, Outcome, Procedure, ProcedureId, Schema, TableId,
+    TableSpec, Transaction,
+};
+
+use super::*;
+use crate::meerkat::change::{Change, Members};
+use crate::meerkat::journal::Record as Written;
+use crate::meerkat::marks_of;
+use crate::meerkat::message::About;
+use crate::meerkat::record::Record;
+use crate::meerkat::shared::{Begin, Command};
+use crate::options::Options;
+use crate::seam::Token;
+
+const MS: Nanos = 1_000_000;
+const TABLE: TableId = TableId(0);
+const NODES: u8 = 3;
+/// The coordinator of what is asked for, the replica that takes it over, and the third one.
+const A: NodeId = NodeId(0);
+const B: NodeId = NodeId(1);
+const C: NodeId = NodeId(2);
+
+/// Writes the key that its argument is.
+struct Put;
+
+impl Procedure for Put {
+    const NAME: &'static str = "put";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], _: &mut Vec<u8>) -> Result<(), Abort> {
+        tx.put(TABLE, args, b"value")
+    }
+}
+
+/// The workers of number 0 of three nodes, in epoch 1.
+struct Trio {
+    workers: Vec<MeerkatWorker>,
+    /// On its way, by sender and receiver.
+    frames: BTreeMap<(NodeId, NodeId), VecDeque<Frame>>,
+    /// What each has handed out to be written.
+    written: Vec<Vec<Bytes>>,
+    replies: Vec<(NodeId, Token, Outcome)>,
+}
+
+fn life(node: NodeId) -> Incarnation {
+    Incarnation(u64::from(node.0) + 10)
+}
+
+impl Trio {
+    fn new(durability: Durability) -> Trio {
+        let workers = (0..NODES).map(|node| Trio::worker(NodeId(node), durability)).collect();
+        let (frames, written) = (BTreeMap::new(), vec![Vec::new(); usize::from(NODES)]);
+        let mut trio = Trio { workers, frames, written, replies: Vec::new() };
+        for node in (0..NODES).map(NodeId) {
+            for other in (0..NODES).map(NodeId).filter(|other| *other != node) {
+                trio.at(node).peer_up(0, other, life(other), Levels::default());
+            }
+            trio.turn(node, 0);
+            trio.at(node).shared.set_open(Some(Epoch(1)));
+        }
+        // They meet; what is said then comes.
+        for _ in 0..3 {
+            for node in [A, B, C] {
+                trio.sync(node, 0);
+                trio.turn(node, 0);
+                [A, B, C].into_iter().filter(|to| *to != node).for_each(|to| trio.deliver(node, to, 0));
+            }
+        }
+        trio.frames.clear();
+        trio
+    }
+
+    fn worker(node: NodeId, durability: Durability) -> MeerkatWorker {
+        let mut options = Options::new(node, NODES, 1, life(node));
+        (options.heartbeat, options.election_timeout, options.durability) = (5 * MS, 30 * MS, durability);
+        let spec = TableSpec { name: "t", keys: KeyKind::Bytes, index: IndexKind::Ordered };
+        let schema = || Schema::new(vec![spec.clone()]);
+        let (store, marks) = (Store::new(schema()), marks_of(&schema(), &options));
+        let mut registry = Registry::new();
+        registry.register::<Put>();
+        let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), false));
+        let voters = (0..NODES).map(|node| (NodeId(node), life(NodeId(node)))).collect();
+        let members = Members { voters, ..Members::default() };
+        let change =
+            Change { epoch: Epoch(1), base: Timestamp(1000), members, ended: vec![Vec::new()], cut: None };
+        let begin =
+            Begin { change: Arc::new(change), store: store.clone(), marks: marks.clone(), afresh: false };
+        shared.commands[0].put(Command::Begin(Arc::new(begin)));
+        MeerkatWorker::new(0, shared, (&store, &marks), registry, Arc::default())
+    }
+
+    fn at(&mut self, node: NodeId) -> &mut MeerkatWorker {
+        &mut self.workers[usize::from(node.0)]
+    }
+
+    /// A worker's turn; what it hands out is on its way.
+    fn turn(&mut self, node: NodeId, now: Nanos) {
+        let mut out = Outbox::default();
+        self.at(node).turn(now, &mut out);
+        for (to, frame) in out.frames {
+            self.frames.entry((node, to.node)).or_default().push_back(frame);
+        }
+        self.written[usize::from(node.0)].extend(out.writes);
+        self.replies.extend(out.replies.iter().map(|reply| (node, reply.token, reply.outcome)));
+    }
+
+    /// All that was written is on a node's disk.
+    fn sync(&mut self, node: NodeId, now: Nanos) {
+        let position = self.at(node).journal.position();
+        self.at(node).synced(now, position);
+        self.turn(node, now);
+    }
+
+    /// Asks a node to write a key; the transaction's timestamp.
+    fn ask(&mut self, node: NodeId, now: Nanos, key: &[u8]) -> Timestamp {
+        self.at(node).submit(now, Request::new(Token(now), ProcedureId(0), key)).expect("it serves");
+        let ts = *self.at(node).owns.all.last_key_value().expect("it is under way").0;
+        self.turn(node, now);
+        ts
+    }
+
+    /// Takes the first frame off its way.
+    fn take(&mut self, from: NodeId, to: NodeId) -> Frame {
+        let frame = self.frames.get_mut(&(from, to)).and_then(VecDeque::pop_front);
+        frame.unwrap_or_else(|| panic!("{from} has sent {to} something"))
+    }
+
+    /// A frame comes, and the receiver has a turn.
+    fn hand(&mut self, from: NodeId, to: NodeId, now: Nanos, frame: Frame) {
+        self.at(to).deliver(now, Endpoint { node: from, worker: 0 }, frame);
+        self.turn(to, now);
+    }
+
+    /// Everything that is on its way from one to another comes.
+    fn deliver(&mut self, from: NodeId, to: NodeId, now: Nanos) {
+        while self.frames.get(&(from, to)).is_some_and(|frames| !frames.is_empty()) {
+            let frame = self.take(from, to);
+            self.hand(from, to, now, frame);
+        }
+    }
+
+    fn record(&mut self, at: NodeId, node: NodeId, ts: Timestamp) -> Option<&Record> {
+        self.at(at).records.get(node, ts)
+    }
+
+    /// What a node says to another about transactions, and has not come.
+    fn said(&self, from: NodeId, to: NodeId) -> Vec<About> {
+        let mut all = Vec::new();
+        for frame in self.frames.get(&(from, to)).into_iter().flatten() {
+            let mut reader = Reader::new(&frame.head[1..]);
+            Head::decode(&mut reader).expect("a head is in front");
+            let light = Bytes::copy_from_slice(reader.rest());
+            for mut rest in [light, frame.body.clone()] {
+                while !rest.is_empty() {
+                    all.push(Message::decode(&mut rest).expect("sound").about);
+                }
+            }
+        }
+        all
+    }
+
+    /// T is valid everywhere, and its coordinator stalls before it hears so; B takes it over; C's promise to B and B's question to A are
+    /// on their way. Then A goes on: T commits, and is over everywhere. The late frames.
+    fn taken_over_while_it_commits(&mut self) -> (Timestamp, Frame, Frame) {
+        let ts = self.ask(A, MS, b"k");
+        for replica in [B, C] {
+            self.deliver(A, replica, MS);
+        }
+        let votes = [B, C].map(|replica| (replica, self.take(replica, A)));
+        self.turn(B, 70 * MS);
+        let asks = self.take(B, A);
+        self.deliver(B, C, 70 * MS);
+        let promise = self.take(C, B);
+        for (replica, vote) in votes {
+            self.at(A).deliver(71 * MS, Endpoint { node: replica, worker: 0 }, vote);
+        }
+        self.turn(A, 71 * MS);
+        assert_eq!(self.replies.last().map(|reply| reply.2), Some(Outcome::Committed));
+        for replica in [B, C] {
+            self.deliver(A, replica, 71 * MS);
+        }
+        // The next one tells that all have heard, and then that it is over everywhere.
+        self.ask(A, 72 * MS, b"other");
+        for replica in [B, C] {
+            self.deliver(A, replica, 72 * MS);
+            self.deliver(replica, A, 72 * MS);
+        }
+        for replica in [B, C] {
+            self.deliver(A, replica, 73 * MS);
+        }
+        for node in [A, B, C] {
+            assert!(self.record(node, A, ts).is_none(), "{node} has trimmed it");
+        }
+        (ts, promise, asks)
+    }
+}
+
+/// The record of a transaction that is over everywhere is gone for good: one made anew would be under way for ever, keep all later ones, and have
+/// the next change of epoch commit what nobody can say.
+#[test]
+fn a_promise_that_comes_when_all_is_over_makes_no_record() {
+    let mut trio = Trio::new(Durability::Memory);
+    let (ts, promise, _) = trio.taken_over_while_it_commits();
+    trio.hand(C, B, 73 * MS, promise);
+    assert!(trio.record(B, A, ts).is_none());
+    assert_eq!((trio.at(B).records.pending(), trio.at(B).terminations.len()), (0, 0));
+}
+
+/// The same of a question about an own transaction: where frames keep their order it comes before all that closes it.
+#[test]
+fn a_question_about_an_own_transaction_that_is_over_makes_no_record() {
+    let mut trio = Trio::new(Durability::Memory);
+    let (ts, _, asks) = trio.taken_over_while_it_commits();
+    trio.hand(B, A, 73 * MS, asks);
+    assert!(trio.record(A, A, ts).is_none());
+    assert_eq!(trio.at(A).records.pending(), 0);
+}
+
+/// Every kind of message about a transaction that is over everywhere, and from everybody.
+#[test]
+fn no_late_message_makes_a_record_of_what_is_closed() {
+    for late in 0..10 {
+        for to in [A, B, C] {
+            let mut trio = Trio::new(Durability::Memory);
+            let (ts, ..) = trio.taken_over_while_it_commits();
+            trio.at(A).tx.open();
+            let payload = trio.at(A).tx.end(ts);
+            let some = Some(payload.clone());
+            let about = match late {
+                0 => About::Validate { payload },
+                1 => About::Accept { view: 0, commit: true, payload: None },
+                2 => About::Accept { view: 4, commit: true, payload: some },
+                3 => About::Accept { view: 5, commit: false, payload: None },
+                4 => About::Outcome { number: 1, commit: true, payload: some },
+                5 => About::Over { commit: true },
+                6 => About::Prepare { view: 4 },
+                7 => About::Promise { view: 1, valid: true, accepted: None, payload: some },
+                8 => About::Settle { commit: true, payload: some },
+                _ => About::Accepted { view: 1 },
+            };
+            for from in [A, B, C].into_iter().filter(|from| *from != to) {
+                let message = Message { ts, about: about.clone() };
+                trio.at(to).on_message(73 * MS, from, true, message);
+                trio.turn(to, 74 * MS);
+                assert!(trio.record(to, A, ts).is_none(), "{about:?} from {from} to {to}");
+            }
+        }
+    }
+}
+
+fn promises(said: &[About]) -> usize {
+    said.iter().filter(|about| matches!(about, About::Promise { valid: true, .. })).count()
+}
+
+/// With `sync` whoever hears of a vote counts on its being on a disk, a backup coordinator as well.
+#[test]
+fn a_promise_that_tells_a_vote_waits_until_the_vote_is_on_disk() {
+    let mut trio = Trio::new(Durability::Sync);
+    let ts = trio.ask(A, MS, b"k");
+    trio.deliver(A, B, MS);
+    trio.deliver(A, C, MS);
+    trio.sync(C, 2 * MS);
+    trio.turn(C, 70 * MS);
+    trio.deliver(C, B, 70 * MS);
+    assert_eq!(promises(&trio.said(B, C)), 0, "B's vote is on no disk");
+    assert!(trio.record(B, A, ts).is_some_and(|record| record.valid == Some(true)));
+    trio.sync(B, 71 * MS);
+    assert_eq!(promises(&trio.said(B, C)), 1);
+}
+
+/// The same of the backup coordinator's own vote.
+#[test]
+fn a_backup_coordinator_counts_its_own_vote_once_that_is_on_disk() {
+    let mut trio = Trio::new(Durability::Sync);
+    let ts = trio.ask(A, MS, b"k");
+    trio.deliver(A, B, MS);
+    trio.deliver(A, C, MS);
+    trio.sync(B, 2 * MS);
+    trio.turn(C, 70 * MS);
+    trio.deliver(C, B, 70 * MS);
+    trio.sync(B, 70 * MS);
+    trio.deliver(B, C, 71 * MS);
+    assert!(trio.record(C, A, ts).is_some_and(|record| record.accepted.is_none()), "C's vote is on no disk");
+    trio.sync(C, 72 * MS);
+    assert!(trio.record(C, A, ts).is_some_and(|record| record.accepted == Some((2, true))));
+}
+
+/// What a replica accepts of a backup coordinator it can tell whole, when it comes back with its disk: C and A, who have accepted it, may be all
+/// who are left.
+#[test]
+fn a_commit_is_accepted_from_a_backup_coordinator_with_what_it_writes() {
+    let mut trio = Trio::new(Durability::Sync);
+    // A question is lost on its way to C.
+    let ts = trio.ask(A, MS, b"k");
+    trio.sync(A, MS);
+    trio.deliver(A, B, MS);
+    trio.sync(B, 2 * MS);
+    drop(trio.take(A, C));
+    // And B's answer on its way to A.
+    drop(trio.take(B, A));
+    trio.turn(B, 70 * MS);
+    for other in [A, C] {
+        trio.deliver(B, other, 70 * MS);
+        trio.sync(other, 70 * MS);
+    }
+    assert_eq!(promises(&trio.said(A, B)), 1, "A found it valid: {:?}", trio.said(A, B));
+    trio.deliver(A, B, 71 * MS);
+    trio.deliver(C, B, 71 * MS);
+    trio.sync(B, 71 * MS);
+    let said = trio.said(B, C);
+    let whole = |about: &About| matches!(about, About::Accept { view: 1, commit: true, payload: Some(_) });
+    assert!(said.iter().any(whole), "{said:?}");
+    trio.deliver(B, C, 72 * MS);
+    assert!(trio.record(C, A, ts).is_some_and(|record| record.payload.is_some()));
+    let told = trio.written[2].iter().filter_map(|bytes| match Written::decode(bytes) {
+        Ok(Written::Told(_, told)) if told.ts == ts => Some(told),
+        _ => None,
+    });
+    let accepted: Vec<_> = told.filter(|told| told.accepted == Some((1, true))).collect();
+    assert_eq!(accepted.len(), 1);
+    assert!(accepted[0].payload.is_some(), "what it writes is on C's disk with the acceptance");
+}
