@@ -9,12 +9,10 @@ pub fn concat_help(examples: &str) -> String {
     format!("Examples:\n  {examples}\n\n{EXIT_CODES}")
 }
 
-/// `key=value`.
+/// `key=value`; blanks of the value are its own.
 pub fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((key, value)) if !key.trim().is_empty() => {
-            Ok((key.trim().to_string(), value.trim().to_string()))
-        }
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_string(), value.to_string())),
         _ => Err(format!("{text:?} is not KEY=VALUE")),
     }
 }
@@ -42,7 +40,7 @@ mod tests {
 
     #[test]
     fn overrides_need_a_key_and_an_equals_sign() {
-        assert_eq!(key_value("a.b = c=d"), Ok(("a.b".into(), "c=d".into())));
+        assert_eq!(key_value("a.b = c=d "), Ok(("a.b".into(), " c=d ".into())));
         assert!(key_value("=1").is_err() && key_value("workers").is_err());
     }
 }

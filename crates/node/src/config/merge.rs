@@ -93,7 +93,10 @@ fn path_of<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
     known.iter().map(String::as_str).find(|path| path.replace('.', "_").to_uppercase() == name)
 }
 
-/// Sets one key from text: a TOML value, or a string without its quotes.
+/// Strings that may be lists instead: from text a list is one.
+const OR_LISTS: [&str; 1] = ["threads.pin"];
+
+/// Sets one key from text: where a string is wanted, the text as it is, quotation marks and blanks included; else a TOML value.
 fn set(table: &mut Table, path: &str, text: &str) -> Result<(), String> {
     let (parents, key) = path.rsplit_once('.').map_or((None, path), |(parents, key)| (Some(parents), key));
     let mut table = table;
@@ -101,14 +104,12 @@ fn set(table: &mut Table, path: &str, text: &str) -> Result<(), String> {
         table = table.get_mut(parent).and_then(Value::as_table_mut).expect("the path is known");
     }
     let old = table.get(key).expect("the path is known");
-    let parsed = format!("value = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
-    let new = match (old, parsed) {
-        // A cluster may well be named 42.
-        (Value::String(_), Some(list @ Value::Array(_))) => list,
-        (Value::String(_), Some(Value::String(quoted))) => Value::String(quoted),
-        (Value::String(_), _) => Value::String(text.to_string()),
-        (_, Some(value)) => value,
-        (old, None) => return Err(format!("{text:?} is no {}", old.type_str())),
+    let parsed = || format!("value = {text}").parse::<Table>().ok()?.remove("value");
+    let list = || parsed().filter(|value| OR_LISTS.contains(&path) && value.is_array());
+    let new = match old {
+        // A cluster may well be named 42, and a password have quotation marks around it.
+        Value::String(_) => list().unwrap_or_else(|| Value::String(text.to_string())),
+        old => parsed().ok_or_else(|| format!("{text:?} is no {}", old.type_str()))?,
     };
     table.insert(key.to_string(), new);
     Ok(())

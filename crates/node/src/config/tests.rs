@@ -79,6 +79,67 @@ fn values_need_no_quotes_and_pins_take_all_their_forms() {
     assert_eq!((config.log.format, config.threads.pin), (LogFormat::Json, Pin::Policy(PinPolicy::Auto)));
 }
 
+/// Strings that people choose, and TOML would read as something else: 35 passwords.
+const TEXTS: [&str; 35] = [
+    "plain",
+    "",
+    " ",
+    " leading",
+    "trailing ",
+    "\ttab",
+    "\"quoted\"",
+    "'quoted'",
+    "\"\"",
+    "''",
+    "\"half",
+    "half'",
+    "\"\"\"long\"\"\"",
+    "'''long'''",
+    "a\"b",
+    "[1]",
+    "[]",
+    "[\"x\"]",
+    "{}",
+    "{ a = 1 }",
+    "42",
+    "-1",
+    "1_000",
+    "0x1f",
+    "1e3",
+    "inf",
+    "nan",
+    "true",
+    "2026-11-27",
+    "07:32:00",
+    "2026-11-27T07:32:00Z",
+    "before # after",
+    "two\nlines",
+    "Grüße, 鍵",
+    "back\\slash \\n \\u0041 = $HOME",
+];
+
+#[test]
+fn strings_of_variables_and_flags_are_taken_as_they_are() {
+    let long = "x".repeat(600);
+    for text in TEXTS.into_iter().chain([long.as_str()]) {
+        for config in [
+            load("[auth]\npassword = 'of the file'", &[("HIGHWATER_AUTH_PASSWORD", text)], &[]),
+            load("[auth]\npassword = 'of the file'", &[], &[("auth.password", text)]),
+        ] {
+            assert_eq!(config.map(|config| config.auth.password), Ok(text.to_string()), "{text:?}");
+        }
+    }
+    let token = "\"a-token-with-quotation-marks\"";
+    let config = load("", &[("HIGHWATER_ADMIN_TOKEN", token)], &[]).unwrap();
+    assert_eq!(config.admin.token.0, token);
+    // A word that has to be known is not known in quotation marks; and what is no string is TOML.
+    let quoted = load("", &[], &[("cluster.engine", "\"silo\"")]).unwrap_err();
+    assert!(quoted.contains("unknown engine"), "{quoted}");
+    let hosts = ("HIGHWATER_ADMIN_HOSTS", "[\"db1\", 'db2'] # both");
+    let config = load("", &[hosts], &[("tls.resp", " false ")]).unwrap();
+    assert_eq!(config.admin.hosts, ["db1", "db2"]);
+}
+
 #[test]
 fn a_configuration_survives_being_written() {
     let silo = [("threads.pin", "[0, 1]"), ("cluster.engine", "silo"), ("cluster.durability", "memory")];
