@@ -21,6 +21,7 @@ sys.path.insert(0, str(HERE.parent))
 import code_attacks  # noqa: E402
 import floods  # noqa: E402
 import kills  # noqa: E402
+import settings  # noqa: E402
 import words  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from wire import Refused, Wire  # noqa: E402
@@ -35,6 +36,7 @@ ATTACKS = [
     ("memory", "", [floods.pipeline, floods.never_reads, floods.half_open, floods.connections, floods.crowd_that_waits, floods.expiring, floods.full_memory]),
     ("memory", "", [kills.who_waits, kills.paused, kills.again_and_again]),
     ("memory", '[server]\nforward = "on"\n', [kills.forwarded, words.sizes, floods.crowd_that_waits]),
+    ("memory", "", [settings.passwords, settings.certificates]),
     ("sync", "", [floods.full_disk]),
 ]
 

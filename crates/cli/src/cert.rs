@@ -36,8 +36,8 @@ pub enum CertAction {
         /// The cluster's name, as `cluster.id` has it.
         #[arg(long, value_name = "NAME", default_value = "highwater")]
         cluster: String,
-        /// A name or an IP address by which clients call it; repeatable.
-        #[arg(long = "host", value_name = "HOST", default_values_t = ["127.0.0.1".to_string(), "localhost".to_string()])]
+        /// A name or an IP address by which clients call it, beside localhost and 127.0.0.1; repeatable.
+        #[arg(long = "host", value_name = "HOST")]
         hosts: Vec<String>,
     },
     /// Make a client's certificate, signed by the folder's authority: NAME.crt and NAME.key.
@@ -87,9 +87,18 @@ fn make_authority(folder: &Folder) -> Result<()> {
 }
 
 fn make_node(folder: &Folder, id: u8, cluster: &str, hosts: &[String]) -> Result<()> {
-    let own = node_name(cluster, NodeId(id));
     let uses = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-    sign(folder, &format!("node-{id}"), &[hosts, &[own]].concat(), &uses)
+    sign(folder, &format!("node-{id}"), &names(id, cluster, hosts), &uses)
+}
+
+/// Whom a node's certificate is for: its own machine, the hosts that were named, and the node.
+fn names(id: u8, cluster: &str, hosts: &[String]) -> Vec<String> {
+    let mut names = vec!["localhost".to_string(), "127.0.0.1".into()];
+    names.extend(hosts.iter().cloned());
+    names.push(node_name(cluster, NodeId(id)));
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    names
 }
 
 /// Says where they are.
@@ -168,4 +177,24 @@ fn write(dir: &Path, name: &str, certificate: &str, key: &KeyPair) -> Result<()>
 
 fn cannot(what: &str, path: &Path, error: std::io::Error) -> Failure {
     Failure::cannot_start(format!("cannot {what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_added_to_those_of_the_own_machine() {
+        let named = |hosts: &[&str]| {
+            let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+            names(1, "shop", &hosts).join(" ")
+        };
+        let node = "node-1.shop.highwater.internal";
+        assert_eq!(named(&[]), format!("localhost 127.0.0.1 {node}"));
+        assert_eq!(named(&["127.0.0.1"]), format!("localhost 127.0.0.1 {node}"));
+        assert_eq!(
+            named(&["db1.example", "10.0.0.1"]),
+            format!("localhost 127.0.0.1 db1.example 10.0.0.1 {node}")
+        );
+    }
 }

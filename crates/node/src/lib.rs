@@ -30,6 +30,7 @@ pub mod load;
 pub mod logging;
 pub mod memory;
 pub mod meter;
+mod own_address;
 pub mod poll;
 mod ports;
 pub mod relay;

@@ -4,7 +4,7 @@ mod disks;
 mod doors;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU64;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use crate::error::NodeError;
 use crate::library::NodeLibrary;
 use crate::logging;
 use crate::meter::Meter;
+use crate::own_address;
 use crate::resp::Callables;
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
@@ -295,6 +296,7 @@ impl Node {
         let links = link_limits(config, &options, shares.buffers);
         let names = config.cluster.nodes.iter().map(|node| (NodeId(node.id), node.peer.clone()));
         let keys = load_keys(config, config.tls.is_used())?;
+        keys.iter().for_each(|keys| keys.warn_of_dates());
         shared.set_keys(keys.clone());
         let lock = PeerLock::new(config.tls.peer, keys.as_ref());
         announce_lock(config);
@@ -571,8 +573,6 @@ fn listen<T>(
     address: &str,
     listen: impl FnOnce(SocketAddr) -> io::Result<T>,
 ) -> Result<T, NodeError> {
-    let resolved = address.to_socket_addrs().and_then(|mut found| {
-        found.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
-    });
-    resolved.and_then(listen).map_err(|error| NodeError::Listen { what, address: address.to_string(), error })
+    let found = own_address::find(what, address);
+    found.and_then(listen).map_err(|error| NodeError::Listen { what, address: address.to_string(), error })
 }

@@ -9,7 +9,7 @@ use rustls::server::WebPkiClientVerifier;
 
 use super::names::node_name;
 use super::peers::PeerConfigs;
-use super::{authorities, certificates, private_key};
+use super::pem::{authorities, own_certificates, private_key, warn_of_dates};
 use crate::config::{ClientAuth, Config, PeerTls};
 
 /// See the module.
@@ -70,7 +70,16 @@ impl Keys {
     pub fn reload(&self) -> Result<(), String> {
         let fresh = read(self.door.as_ref(), self.peer.as_ref())?;
         *self.current.write().expect(UNPOISONED) = fresh;
+        self.warn_of_dates();
         Ok(())
+    }
+
+    /// Logs which of the node's certificates have run out, or will soon.
+    pub fn warn_of_dates(&self) {
+        let files = self.door.iter().map(|(files, _)| files).chain(self.peer.iter().map(|(files, _)| files));
+        let mut certificates: Vec<&Path> = files.map(|files| files.certificate.as_path()).collect();
+        certificates.dedup();
+        certificates.into_iter().for_each(warn_of_dates);
     }
 
     /// What a client's or an operator's connection begins with now.
@@ -112,7 +121,7 @@ impl Files {
                 )
             }
         };
-        let config = builder.with_single_cert(certificates(&self.certificate)?, private_key(&self.key)?);
+        let config = builder.with_single_cert(own_certificates(&self.certificate)?, private_key(&self.key)?);
         let mut config = config.map_err(|error| format!("{}: {error}", self.certificate.display()))?;
         // Tickets are kept in the client; what sessions this side would remember is nothing.
         config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});

@@ -7,21 +7,22 @@
 //! Bounds: what is decrypted and not taken is one read's worth, and is taken at once; what is encrypted and not sent is 64 KiB
 //! ([`MAX_UNSENT_BYTES`]). A handshake that takes longer than [`HANDSHAKE_PATIENCE`] is given up by whoever sweeps.
 
+mod dates;
 mod keys;
 pub mod names;
 pub mod peers;
+mod pem;
 mod session;
 #[cfg(test)]
 mod tests;
 mod wire;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use highwater_engines::Nanos;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use pem::{authorities, own_certificates, private_key};
+use rustls::ClientConfig;
 
 pub use keys::Keys;
 pub use peers::PeerLock;
@@ -56,31 +57,8 @@ pub fn client_config(files: &ClientFiles) -> Result<Arc<ClientConfig>, String> {
     let config = match &files.own {
         None => builder.with_no_client_auth(),
         Some((certificate, key)) => builder
-            .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
+            .with_client_auth_cert(own_certificates(certificate)?, private_key(key)?)
             .map_err(|error| format!("{}: {error}", certificate.display()))?,
     };
     Ok(Arc::new(config))
-}
-
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let bad = |error| format!("cannot read certificates from {}: {error}", file.display());
-    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).map_err(bad)?.collect();
-    match found {
-        Ok(found) if found.is_empty() => Err(format!("{} holds no certificate", file.display())),
-        Ok(found) => Ok(found),
-        Err(error) => Err(bad(error)),
-    }
-}
-
-fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    PrivateKeyDer::from_pem_file(file)
-        .map_err(|error| format!("cannot read a private key from {}: {error}", file.display()))
-}
-
-fn authorities(file: &Path) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(file)? {
-        roots.add(certificate).map_err(|error| format!("{}: {error}", file.display()))?;
-    }
-    Ok(roots)
 }

@@ -11,9 +11,10 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ServerConfig};
 
+use super::Keys;
 use super::keys::Files;
 use super::names::is_for;
-use super::{Keys, authorities, certificates, private_key};
+use super::pem::{authorities, own_certificates, private_key};
 use crate::config::PeerTls;
 
 /// How nodes begin connections to each other.
@@ -31,7 +32,7 @@ impl PeerConfigs {
     /// # Errors
     /// In words, naming the file.
     pub(super) fn read(files: &Files, name: &str) -> Result<PeerConfigs, String> {
-        let chain = certificates(&files.certificate)?;
+        let chain = own_certificates(&files.certificate)?;
         let bad = |error: &dyn std::fmt::Display| format!("{}: {error}", files.certificate.display());
         if !is_for(Some(&chain), name) {
             let why = "the others would refuse this node, because the certificate is not for";

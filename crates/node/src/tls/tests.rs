@@ -11,7 +11,8 @@ use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, ServerConfig, SignatureScheme, StreamOwned,
 };
 
-use super::{Wire, certificates, private_key};
+use super::Wire;
+use super::pem::{certificates, private_key};
 
 /// Believes everybody: what is tried here is the way of the bytes.
 #[derive(Debug)]

@@ -1,0 +1,77 @@
+//! Where this node listens: its own addresses of the configuration, looked up.
+//!
+//! An orchestrator may start a node before the DNS knows the node's name. Others' names are looked up again until they are known
+//! ([`transport`](crate::transport)); a node's own is waited for, because without it there is nothing to listen at.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// For how long a node waits for its own name.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two questions to the DNS.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The address behind `host:port`, which `what` listens at; a name that has none is waited for.
+///
+/// # Errors
+/// If it has none for [`PATIENCE`]: the last reason.
+pub fn find(what: &str, address: &str) -> io::Result<SocketAddr> {
+    find_with(what, address, look_up, || thread::sleep(PAUSE), PATIENCE)
+}
+
+fn look_up(address: &str) -> io::Result<SocketAddr> {
+    let found = address.to_socket_addrs()?.next();
+    found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
+}
+
+fn find_with(
+    what: &str,
+    address: &str,
+    mut look_up: impl FnMut(&str) -> io::Result<SocketAddr>,
+    mut pause: impl FnMut(),
+    patience: Duration,
+) -> io::Result<SocketAddr> {
+    let started = Instant::now();
+    let mut told = false;
+    loop {
+        let error = match look_up(address) {
+            Ok(found) => return Ok(found),
+            Err(error) if started.elapsed() >= patience => return Err(error),
+            Err(error) => error,
+        };
+        if !std::mem::replace(&mut told, true) {
+            let seconds = patience.as_secs();
+            tracing::warn!(
+                "waiting for this node's own {what} address {address}, for up to {seconds} s: {error}; is the name right, and in the DNS?"
+            );
+        }
+        pause();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_waited_for_until_it_has_an_address() {
+        let (mut asked, mut paused) = (0, 0);
+        let look_up = |address: &str| {
+            assert_eq!(address, "hw-0.hw:7100");
+            asked += 1;
+            if asked < 4 { Err(io::Error::other("unknown")) } else { Ok(([10, 0, 0, 7], 7100).into()) }
+        };
+        let found = find_with("peer", "hw-0.hw:7100", look_up, || paused += 1, PATIENCE);
+        assert_eq!((found.unwrap(), asked, paused), (([10, 0, 0, 7], 7100).into(), 4, 3));
+    }
+
+    #[test]
+    fn a_name_that_never_has_one_is_given_up_with_the_reason() {
+        let unknown = |_: &str| Err(io::Error::other("no such name"));
+        let given_up = find_with("peer", "nobody:1", unknown, || {}, Duration::ZERO);
+        assert_eq!(given_up.unwrap_err().to_string(), "no such name");
+        assert_eq!(find("resp", "[::1]:7200").unwrap().port(), 7200);
+    }
+}
