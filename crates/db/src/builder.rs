@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use highwater_core::TableSpec;
 use highwater_node::config::{Durability, NodeConfig};
 use highwater_node::{Config, Node, free_loopback_ports};
 
+use crate::catalogue::{Catalogue, Entry};
 use crate::database::{Cluster, Database};
 use crate::error::OpenError;
 use crate::hosted::{Hosted, NoProcedures, Procedures};
@@ -24,7 +24,7 @@ const MOST: u8 = 7;
 
 /// What is to be opened. Unless it says otherwise: in memory, engine `rolis`, two workers.
 pub struct Builder<P> {
-    tables: Vec<(u8, TableSpec)>,
+    tables: Vec<Entry>,
     procedures: P,
     config: Config,
     /// The configuration names addresses.
@@ -43,7 +43,7 @@ impl Builder<NoProcedures> {
 impl<P: Procedures> Builder<P> {
     /// One of the program's tables.
     pub fn table<K: Key, V: Value, I: Index>(mut self, table: Table<K, V, I>) -> Self {
-        self.tables.push((table.number(), table.spec()));
+        self.tables.push(Entry::of(table));
         self
     }
 
@@ -98,7 +98,8 @@ impl<P: Procedures> Builder<P> {
         self
     }
 
-    /// Opens the replica. It serves a moment later, or when the others of its cluster are there: transactions wait for that.
+    /// Opens the replica. It serves a moment later, or when the others of its cluster are there: transactions wait for that. The first one
+    /// also compares the program's tables with those that were written: [`Error::Failed`](crate::Error::Failed) tells a difference.
     ///
     /// # Errors
     /// If the tables or the configuration make no sense, the folder is another one's or damaged, or the system refuses.
@@ -117,7 +118,7 @@ impl<P: Procedures> Builder<P> {
         }
         let opened = Node::open(&self.config, &hosted)?;
         let engine = self.config.engine().map_err(|error| OpenError(error.to_string()))?;
-        Ok(Database(Replicas::new(vec![opened], self.patience, engine)))
+        Ok(Database(Replicas::new(vec![opened], self.patience, engine, self.catalogue())))
     }
 
     /// Opens so many replicas in this process, on free loopback ports: for tests.
@@ -143,6 +144,7 @@ impl<P: Procedures> Builder<P> {
         if self.config.limits.memory_mb == 0 {
             self.config.limits.memory_mb = SMALL_MB;
         }
+        let catalogue = self.catalogue();
         let (config, patience) = (self.config, self.patience);
         let engine = config.engine().map_err(|error| OpenError(error.to_string()))?;
         let reopen = Box::new(move |node| {
@@ -150,13 +152,13 @@ impl<P: Procedures> Builder<P> {
             Ok(Node::open(&config, &hosted)?)
         });
         let opened: Result<Vec<_>, OpenError> = (0..replicas).map(&reopen).collect();
-        Ok(Cluster { replicas: Replicas::new(opened?, patience, engine), reopen })
+        Ok(Cluster { replicas: Replicas::new(opened?, patience, engine, catalogue), reopen })
     }
 
     /// Its tables, by number.
     fn hosted(&mut self) -> Result<Hosted<P>, OpenError> {
-        self.tables.sort_by_key(|(number, _)| *number);
-        for (at, (number, spec)) in self.tables.iter().enumerate() {
+        self.tables.sort_by_key(|table| table.number);
+        for (at, Entry { number, spec, .. }) in self.tables.iter().enumerate() {
             let (number, name) = (usize::from(*number), spec.name);
             if number < at {
                 return Err(OpenError(format!("two tables have number {number}, one of them {name:?}")));
@@ -167,8 +169,15 @@ impl<P: Procedures> Builder<P> {
                 )));
             }
         }
-        let tables = self.tables.iter().map(|(_, spec)| spec.clone()).collect();
+        let tables = self.tables.iter().map(|table| table.spec.clone()).collect();
         Ok(Hosted { tables, procedures: self.procedures.clone() })
+    }
+
+    /// What closures and procedures may ask for.
+    fn catalogue(&self) -> Catalogue {
+        let catalogue = Catalogue::of(self.tables.clone());
+        catalogue.share();
+        catalogue
     }
 }
 

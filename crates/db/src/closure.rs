@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use highwater_core::{Abort, Procedure, Transaction};
 use highwater_engines::EngineKind;
 
+use crate::catalogue::Catalogue;
 use crate::tx::Tx;
 
 /// The engines on which closures run.
@@ -24,7 +25,13 @@ pub const ENGINES: [EngineKind; 6] = [
 
 type Code = dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send;
 type Name = [u8; 16];
-type Waiting = HashMap<Name, Arc<Mutex<Code>>>;
+type Waiting = HashMap<Name, Arc<Job>>;
+
+struct Job {
+    /// Those of its database.
+    tables: Arc<Catalogue>,
+    code: Mutex<Box<Code>>,
+}
 
 static WAITING: LazyLock<Mutex<Waiting>> = LazyLock::new(Mutex::default);
 
@@ -41,10 +48,13 @@ impl Place {
     ///
     /// # Panics
     /// If the system has no random numbers.
-    pub fn new(code: impl FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send + 'static) -> Place {
+    pub fn new(
+        tables: Arc<Catalogue>,
+        code: impl FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send + 'static,
+    ) -> Place {
         let mut name = Name::default();
         getrandom::fill(&mut name).expect("a node runs here, which needed the system's random numbers, too");
-        lock(&WAITING).insert(name, Arc::new(Mutex::new(code)));
+        lock(&WAITING).insert(name, Arc::new(Job { tables, code: Mutex::new(Box::new(code)) }));
         Place(name)
     }
 
@@ -68,13 +78,18 @@ impl Procedure for Closure {
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let waiting = args.try_into().ok().and_then(|name: Name| lock(&WAITING).get(&name).cloned());
-        let Some(code) = waiting else {
+        let Some(waiting) = waiting else {
             reply.extend_from_slice(b"no closure waits under this name: nobody waits for its end any more");
             return Err(Abort::BadRequest);
         };
-        let mut tx = Tx::over(tx);
-        let result = lock(&code)(&mut tx);
+        let Job { tables, code } = &*waiting;
+        let mut tx = Tx::of(tables.clone(), tx);
+        let result = lock(code)(&mut tx);
         // A closure that went on all the same has seen nothing that counts.
         tx.ended().map_or(result, Err)
+    }
+
+    fn explain_panic(message: &str, _: &[u8], reply: &mut Vec<u8>) {
+        reply.extend_from_slice(message.as_bytes());
     }
 }

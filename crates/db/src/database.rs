@@ -10,7 +10,7 @@ use crate::builder::Builder;
 use crate::error::{Error, OpenError};
 use crate::hosted::NoProcedures;
 use crate::replicas::{Replica, Replicas};
-use crate::tx::Tx;
+use crate::tx::{ReadTx, Tx};
 
 /// A replica in this program: alone, or of a cluster whose others run elsewhere. Threads share it by reference. Dropping it ends it in good
 /// order; [`close`](Database::close) says how that went.
@@ -40,15 +40,15 @@ impl Database {
     }
 
     /// The same for one that only reads, on this replica's own snapshot: serializable, of a moment some milliseconds ago, without asking
-    /// the leader. One that writes ends with [`Error::Failed`]; on the leader it runs like any other.
+    /// the leader. It cannot write: a [`ReadTx`] has nothing to write with.
     ///
     /// # Errors
     /// As [`transaction`](Database::transaction).
     pub fn read<R: Send + 'static>(
         &self,
-        code: impl FnMut(&mut Tx<'_>) -> Result<R, Abort> + Send + 'static,
+        mut code: impl FnMut(&mut ReadTx<'_>) -> Result<R, Abort> + Send + 'static,
     ) -> Result<R, Error> {
-        self.0.closure(Some(0), code)
+        self.0.closure(Some(0), move |tx| code(tx))
     }
 
     /// Calls a registered procedure; its reply.
@@ -121,9 +121,9 @@ impl Cluster {
     pub fn read<R: Send + 'static>(
         &self,
         replica: usize,
-        code: impl FnMut(&mut Tx<'_>) -> Result<R, Abort> + Send + 'static,
+        mut code: impl FnMut(&mut ReadTx<'_>) -> Result<R, Abort> + Send + 'static,
     ) -> Result<R, Error> {
-        self.replicas.closure(Some(replica), code)
+        self.replicas.closure(Some(replica), move |tx| code(tx))
     }
 
     /// As [`Database::call`], on whichever replica leads.

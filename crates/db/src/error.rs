@@ -4,6 +4,9 @@ use std::fmt;
 
 use highwater_core::Outcome;
 
+/// What is said of code that ended with [`Abort::BadRequest`](highwater_core::Abort::BadRequest) and wrote no reply.
+const NO_REASON: &str = "its code gave no reason: it returned Abort::BadRequest, or asked the store for a table that there is not";
+
 /// Why a transaction did not commit, or why it is not known whether it did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -42,6 +45,7 @@ impl Error {
         Err(match outcome {
             Outcome::Committed => return Ok(reply),
             Outcome::RolledBack => Error::RolledBack(reply),
+            Outcome::BadRequest | Outcome::Denied if reply.is_empty() => Error::Failed(NO_REASON.into()),
             Outcome::BadRequest | Outcome::Denied => Error::Failed(text(&reply)),
             Outcome::Conflict => Error::Conflict,
             Outcome::TooLarge => Error::TooLarge(text(&reply)),

@@ -4,8 +4,8 @@ use highwater_core::{IndexKind, KeyKind, Library, Registry, TableSpec, Transacti
 use highwater_disk::checkpoint::RESERVED;
 use highwater_node::library::NodeLibrary;
 
+use crate::catalogue::{Agree, CATALOGUE, CATALOGUE_SPEC, Compare};
 use crate::closure::Closure;
-use crate::tables::FIRST_TABLE;
 
 /// The procedures of a program.
 pub trait Procedures: Clone + Send + Sync + 'static {
@@ -32,12 +32,13 @@ impl<P: Procedures> Library for Hosted<P> {
     fn tables(&self) -> Vec<TableSpec> {
         let mut tables = NodeLibrary.tables();
         assert!(
-            tables.len() <= FIRST_TABLE.into(),
+            tables.len() <= CATALOGUE.0.into(),
             "the product has more tables than programs leave room for"
         );
         // A later build of the product, with tables in some of these places, finds the program's where they were.
         let reserved = TableSpec { name: RESERVED, keys: KeyKind::U64, index: IndexKind::Hash };
-        tables.resize(FIRST_TABLE.into(), reserved);
+        tables.resize(CATALOGUE.0.into(), reserved);
+        tables.push(CATALOGUE_SPEC);
         tables.extend(self.tables.iter().cloned());
         tables
     }
@@ -46,5 +47,8 @@ impl<P: Procedures> Library for Hosted<P> {
         NodeLibrary.register(registry);
         registry.register::<Closure>();
         self.procedures.register(registry);
+        // Last: the ids of a program's procedures stay what they were.
+        registry.register::<Agree>();
+        registry.register::<Compare>();
     }
 }

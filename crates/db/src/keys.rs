@@ -10,6 +10,12 @@ pub trait Key: Sized + 'static {
     /// How the table stores them.
     const KIND: KeyKind = KeyKind::Bytes;
 
+    /// Name of the encoding, on one line. The database keeps it, and refuses a program that has another one for the same table. For a type
+    /// of your own: a word and a version, `account 2`. Types that keep this default are taken for one another.
+    fn codec() -> String {
+        "of the program's own".into()
+    }
+
     /// Appends the key's bytes.
     fn encode(ask: &Self::Ask, out: &mut Vec<u8>);
 
@@ -33,6 +39,10 @@ impl Key for u64 {
     type Ask = u64;
     const KIND: KeyKind = KeyKind::U64;
 
+    fn codec() -> String {
+        "u64".into()
+    }
+
     fn encode(ask: &u64, out: &mut Vec<u8>) {
         ordered::put_u64(out, *ask);
     }
@@ -44,6 +54,10 @@ impl Key for u64 {
 
 impl Key for u32 {
     type Ask = u32;
+
+    fn codec() -> String {
+        "u32".into()
+    }
 
     fn encode(ask: &u32, out: &mut Vec<u8>) {
         out.extend_from_slice(&ask.to_be_bytes());
@@ -57,6 +71,10 @@ impl Key for u32 {
 impl Key for i64 {
     type Ask = i64;
     const KIND: KeyKind = KeyKind::U64;
+
+    fn codec() -> String {
+        "i64".into()
+    }
 
     fn encode(ask: &i64, out: &mut Vec<u8>) {
         ordered::put_i64(out, *ask);
@@ -86,6 +104,10 @@ fn take_text(rest: &mut &[u8]) -> Option<Vec<u8>> {
 impl Key for String {
     type Ask = str;
 
+    fn codec() -> String {
+        "string".into()
+    }
+
     fn encode(ask: &str, out: &mut Vec<u8>) {
         ordered::put_str(out, ask.as_bytes());
     }
@@ -97,6 +119,10 @@ impl Key for String {
 
 impl Key for Vec<u8> {
     type Ask = [u8];
+
+    fn codec() -> String {
+        "bytes".into()
+    }
 
     fn encode(ask: &[u8], out: &mut Vec<u8>) {
         ordered::put_str(out, ask);
@@ -114,6 +140,10 @@ macro_rules! tuples {
             $($name: std::borrow::Borrow<$name::Ask>),+
         {
             type Ask = Self;
+
+            fn codec() -> String {
+                format!("({})", [$($name::codec()),+].join(", "))
+            }
 
             fn encode(ask: &Self, out: &mut Vec<u8>) {
                 $($name::encode(ask.$at.borrow(), out);)+

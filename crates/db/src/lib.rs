@@ -9,12 +9,14 @@
 //! | [`Builder`] | what is to be opened: tables, procedures, durability |
 //! | [`Database`], [`Cluster`] | one replica; all of a cluster, for tests |
 //! | [`Table`], [`Key`], [`Value`] | a program's tables, and what may be in them |
-//! | [`Tx`] | a transaction under way |
+//! | [`Tx`], [`ReadTx`] | a transaction under way, and what of it only reads |
+//! | `catalogue` | which tables there are, so that none is taken for another |
 //! | [`Procedures`] | transactions by name, for those who want them compiled for the engine, or called from elsewhere |
 //! | `closure` | how a closure gets to a worker, and why not on every engine |
 //! | `replicas` | who is asked, and for how long |
 
 mod builder;
+mod catalogue;
 mod closure;
 mod database;
 mod error;
@@ -29,11 +31,11 @@ pub use builder::Builder;
 pub use closure::ENGINES;
 pub use database::{Cluster, Database};
 pub use error::{Error, OpenError};
-pub use highwater_core::{Abort, Procedure, Registry, Transaction};
+pub use highwater_core::{Abort, Footprint, Procedure, Registry, Transaction, signature};
 pub use highwater_node::Config;
 pub use highwater_node::config::Durability;
 pub use hosted::{NoProcedures, Procedures};
 pub use keys::Key;
 pub use tables::{FIRST_TABLE, Hashed, Index, MAX_TABLES, Ordered, Table, table_id};
-pub use tx::Tx;
+pub use tx::{ReadTx, Tx};
 pub use values::Value;

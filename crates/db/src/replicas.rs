@@ -1,15 +1,16 @@
 //! The replicas that a program has opened, and how it asks them.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use highwater_core::{Abort, ProcedureId};
+use highwater_core::{Abort, Procedure, ProcedureId};
 use highwater_engines::{EngineKind, Refusal};
 use highwater_node::worker::LocalRequest;
 use highwater_node::{NodeError, Opened};
 
+use crate::catalogue::{ALL, Agree, Catalogue, Compare};
 use crate::closure::{Closure, ENGINES, Place};
 use crate::error::Error;
 use crate::tx::Tx;
@@ -63,14 +64,25 @@ pub struct Replicas {
     patience: Duration,
     engine: EngineKind,
     procedures: Vec<String>,
+    tables: Arc<Catalogue>,
+    /// What was written is known to be of these tables.
+    agreed: AtomicBool,
 }
 
 impl Replicas {
     /// All of a cluster, or the one that this program has. `procedures`: names, by id.
-    pub fn new(opened: Vec<Opened>, patience: Duration, engine: EngineKind) -> Replicas {
+    pub fn new(opened: Vec<Opened>, patience: Duration, engine: EngineKind, tables: Catalogue) -> Replicas {
         let procedures = opened[0].node.procedures().iter().map(ToString::to_string).collect();
         let all = opened.into_iter().map(|opened| RwLock::new(Some(Arc::new(Replica::new(opened)))));
-        Replicas { all: all.collect(), likely: AtomicUsize::new(0), patience, engine, procedures }
+        Replicas {
+            all: all.collect(),
+            likely: AtomicUsize::new(0),
+            patience,
+            engine,
+            procedures,
+            tables: Arc::new(tables),
+            agreed: AtomicBool::new(false),
+        }
     }
 
     /// How many there are.
@@ -104,19 +116,45 @@ impl Replicas {
         }
         let result = Arc::new(Mutex::new(None));
         let kept = result.clone();
-        let place = Place::new(move |tx| {
+        let place = Place::new(self.tables.clone(), move |tx| {
             let value = code(tx)?;
             // Of several attempts the last one counts.
             *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
             Ok(())
         });
-        self.call(reader, <Closure as highwater_core::Procedure>::NAME, &place.args())?;
+        self.call(reader, <Closure as Procedure>::NAME, &place.args())?;
         let value = result.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(value.expect("a closure that committed has returned"))
     }
 
     /// A registered procedure, in the same way.
     pub fn call(&self, reader: Option<usize>, name: &str, args: &[u8]) -> Result<Vec<u8>, Error> {
+        self.agree(reader)?;
+        self.ask(reader, name, args)
+    }
+
+    /// Compares the program's tables with what was written, until that is known to be the same. Readers write nothing that is missing.
+    fn agree(&self, reader: Option<usize>) -> Result<(), Error> {
+        if self.agreed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let procedure = match reader {
+            None => <Agree as Procedure>::NAME,
+            Some(_) => <Compare as Procedure>::NAME,
+        };
+        let give_up = Instant::now() + self.patience;
+        let reply = loop {
+            match self.ask(reader, procedure, &self.tables.args()) {
+                // What a leader did that has ended is no harm to do again.
+                Err(Error::Unknown) if Instant::now() < give_up => thread::sleep(PAUSE),
+                ended => break ended?,
+            }
+        };
+        self.agreed.fetch_or(reader.is_none() || reply == ALL, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn ask(&self, reader: Option<usize>, name: &str, args: &[u8]) -> Result<Vec<u8>, Error> {
         let Some(at) = self.procedures.iter().position(|known| known == name) else {
             return Err(Error::Failed(format!(
                 "no procedure is called {name:?}; the builder takes `procedures`"

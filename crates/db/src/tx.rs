@@ -1,10 +1,12 @@
 //! A transaction, with typed tables.
 
-use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::ops::{Bound, ControlFlow, Deref, DerefMut, RangeBounds};
+use std::sync::Arc;
 
 use highwater_core::transaction::KeyRange;
 use highwater_core::{Abort, Direction, TableId, Transaction};
 
+use crate::catalogue::Catalogue;
 use crate::keys::Key;
 use crate::tables::{Index, Ordered, Table};
 use crate::values::Value;
@@ -54,36 +56,60 @@ impl<T: Transaction> Raw for T {
     }
 }
 
-/// A transaction under way. Every method may say that it cannot go on ([`Abort`]): pass that on with `?`. (Whoever does not is ended all
-/// the same.) It sees its own writes. What it may see of others': [`Transaction`].
-pub struct Tx<'a> {
+/// What of a transaction only reads. Every method may say that it cannot go on ([`Abort`]): pass that on with `?`. (Code that does not is
+/// ended all the same.) What it may see of others': [`Transaction`].
+///
+/// Code that takes `&mut ReadTx<'_>` serves both [`Database::read`](crate::Database::read) and, because a [`Tx`] is one, transactions that
+/// write. A `ReadTx` has no way to write:
+///
+/// ```compile_fail,E0599
+/// # use highwater_db::{Database, Table};
+/// # const COUNTS: Table<u64, u64> = Table::ordered(0, "counts");
+/// # fn example(db: &Database) {
+/// let _ = db.read(|tx| tx.put(COUNTS, &1, &2));
+/// # }
+/// ```
+///
+/// # Panics
+/// All methods, if the table is not one that [`Builder::table`](crate::Builder::table) was told of, by its number, name and types; and if what
+/// is there cannot be decoded. The transaction ends with [`Error::Failed`](crate::Error::Failed) then, and nothing is done.
+pub struct ReadTx<'a> {
     raw: &'a mut dyn Raw,
+    tables: Arc<Catalogue>,
     /// Why it cannot go on.
     ended: Option<Abort>,
     key: Vec<u8>,
+}
+
+/// A transaction under way: reads as a [`ReadTx`] does, sees its own writes, and writes.
+pub struct Tx<'a> {
+    reads: ReadTx<'a>,
     value: Vec<u8>,
 }
 
+impl<'a> Deref for Tx<'a> {
+    type Target = ReadTx<'a>;
+
+    fn deref(&self) -> &ReadTx<'a> {
+        &self.reads
+    }
+}
+
+impl<'a> DerefMut for Tx<'a> {
+    fn deref_mut(&mut self) -> &mut ReadTx<'a> {
+        &mut self.reads
+    }
+}
+
 impl<'a> Tx<'a> {
-    /// Typed tables for a procedure, over its transaction.
+    /// Typed tables for a procedure, over its transaction: those of any database that this process has opened.
     pub fn over<T: Transaction>(tx: &'a mut T) -> Tx<'a> {
-        Tx { raw: tx, ended: None, key: Vec::new(), value: Vec::new() }
+        Tx::of(Catalogue::known(), tx)
     }
 
-    /// The value under a key, if there is one.
-    ///
-    /// # Panics
-    /// As all methods that read, if what is there is no `V`: the table was another one's. The transaction ends with
-    /// [`Error::Failed`](crate::Error::Failed) then, and nothing is done.
-    pub fn get<K: Key, V: Value, I: Index>(
-        &mut self,
-        table: Table<K, V, I>,
-        key: &K::Ask,
-    ) -> Result<Option<V>, Abort> {
-        self.encode_key::<K>(key);
-        let found = self.raw.get(table.id(), &self.key);
-        let found = found.map(|value| value.map(|value| value_of(table, value)));
-        self.keep(found)
+    /// The same with these tables.
+    pub(crate) fn of<T: Transaction>(tables: Arc<Catalogue>, tx: &'a mut T) -> Tx<'a> {
+        Tx { reads: ReadTx { raw: tx, tables, ended: None, key: Vec::new() }, value: Vec::new() }
     }
 
     /// Sets the value under a key, whether or not there is one.
@@ -93,8 +119,8 @@ impl<'a> Tx<'a> {
         key: &K::Ask,
         value: &V,
     ) -> Result<(), Abort> {
-        self.encode_row::<K, V>(key, value);
-        let put = self.raw.put(table.id(), &self.key, &self.value);
+        self.encode_row(table, key, value);
+        let put = self.reads.raw.put(table.id(), &self.reads.key, &self.value);
         self.keep(put)
     }
 
@@ -105,8 +131,8 @@ impl<'a> Tx<'a> {
         key: &K::Ask,
         value: &V,
     ) -> Result<bool, Abort> {
-        self.encode_row::<K, V>(key, value);
-        let inserted = self.raw.insert(table.id(), &self.key, &self.value);
+        self.encode_row(table, key, value);
+        let inserted = self.reads.raw.insert(table.id(), &self.reads.key, &self.value);
         self.keep(inserted)
     }
 
@@ -116,9 +142,29 @@ impl<'a> Tx<'a> {
         table: Table<K, V, I>,
         key: &K::Ask,
     ) -> Result<bool, Abort> {
-        self.encode_key::<K>(key);
-        let deleted = self.raw.delete(table.id(), &self.key);
+        self.encode_key(table, key);
+        let deleted = self.reads.raw.delete(table.id(), &self.reads.key);
         self.keep(deleted)
+    }
+
+    fn encode_row<K: Key, V: Value, I: Index>(&mut self, table: Table<K, V, I>, key: &K::Ask, value: &V) {
+        self.encode_key(table, key);
+        self.value.clear();
+        value.encode(&mut self.value);
+    }
+}
+
+impl ReadTx<'_> {
+    /// The value under a key, if there is one.
+    pub fn get<K: Key, V: Value, I: Index>(
+        &mut self,
+        table: Table<K, V, I>,
+        key: &K::Ask,
+    ) -> Result<Option<V>, Abort> {
+        self.encode_key(table, key);
+        let found = self.raw.get(table.id(), &self.key);
+        let found = found.map(|value| value.map(|value| value_of(table, value)));
+        self.keep(found)
     }
 
     /// The rows of a range of keys in order, up to so many. Nobody adds or removes one of them, or one between them, before this
@@ -164,6 +210,7 @@ impl<'a> Tx<'a> {
         direction: Direction,
         limit: usize,
     ) -> Result<Vec<(K, V)>, Abort> {
+        self.tables.check(table);
         let mut rows = Vec::new();
         let (from, to) = (bound::<K>(range.start_bound()), bound::<K>(range.end_bound()));
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
@@ -188,15 +235,11 @@ impl<'a> Tx<'a> {
         result
     }
 
-    fn encode_key<K: Key>(&mut self, key: &K::Ask) {
+    /// Of a table that there is.
+    fn encode_key<K: Key, V: Value, I: Index>(&mut self, table: Table<K, V, I>, key: &K::Ask) {
+        self.tables.check(table);
         self.key.clear();
         K::encode(key, &mut self.key);
-    }
-
-    fn encode_row<K: Key, V: Value>(&mut self, key: &K::Ask, value: &V) {
-        self.encode_key::<K>(key);
-        self.value.clear();
-        value.encode(&mut self.value);
     }
 }
 

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use highwater_db::{
-    Abort, Cluster, Database, ENGINES, Error, Hashed, Procedure, Procedures, Registry, Table, Transaction, Tx,
+    Abort, Cluster, Database, ENGINES, Error, Hashed, Procedure, Procedures, ReadTx, Registry, Table,
+    Transaction, Tx, Value,
 };
 
 const COUNTERS: Table<u64, u64, Hashed> = Table::hashed(0, "counters");
@@ -17,8 +18,8 @@ const ORDERS: Table<(u64, String), i64> = Table::ordered(1, "orders");
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn alone() -> Database {
-    let builder = Database::builder().table(ORDERS).table(COUNTERS).patience(PATIENCE).memory_mb(256);
-    builder.open().unwrap()
+    let builder = Database::builder().table(ORDERS).table(COUNTERS).table(TEXTS);
+    builder.patience(PATIENCE).memory_mb(256).open().unwrap()
 }
 
 fn add(tx: &mut Tx<'_>, counter: u64) -> Result<u64, Abort> {
@@ -69,11 +70,11 @@ fn what_does_not_commit_leaves_nothing() {
     });
     let Err(Error::Failed(why)) = panicked else { panic!("{panicked:?}") };
     assert!(why.contains("a closure's own business"), "{why}");
-    let too_large = db.transaction(|tx| tx.put(COUNTERS_AS_BYTES, &1, &vec![0; (16 << 20) + 1]));
+    let too_large = db.transaction(|tx| tx.put(TEXTS, &1, &"x".repeat((16 << 20) + 1)));
     assert!(matches!(too_large, Err(Error::Failed(_) | Error::TooLarge(_))), "{too_large:?}");
     // One that swallows why it cannot go on does not go on.
     let swallowed = db.transaction(|tx| {
-        let _ = tx.put(COUNTERS_AS_BYTES, &1, &vec![0; (16 << 20) + 1]);
+        let _ = tx.put(TEXTS, &1, &"x".repeat((16 << 20) + 1));
         Ok(())
     });
     assert_eq!(swallowed, too_large);
@@ -81,17 +82,33 @@ fn what_does_not_commit_leaves_nothing() {
     assert!(matches!(db.call("no.such", &[]), Err(Error::Failed(why)) if why.contains("no.such")));
 }
 
-/// The same table, under another type.
-const COUNTERS_AS_BYTES: Table<u64, Vec<u8>, Hashed> = Table::hashed(0, "counters");
+const TEXTS: Table<u64, String, Hashed> = Table::hashed(2, "texts");
+
+/// Bytes that it does not take back.
+struct Picky;
+
+impl Value for Picky {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(7);
+    }
+
+    fn decode(_: &[u8]) -> Option<Picky> {
+        None
+    }
+}
 
 #[test]
-fn a_value_of_another_type_is_told() {
-    let db = alone();
-    db.transaction(|tx| tx.put(COUNTERS_AS_BYTES, &1, &vec![1, 2, 3])).unwrap();
-    let Err(Error::Failed(why)) = db.transaction(|tx| tx.get(COUNTERS, &1)) else {
-        panic!("3 bytes are no u64")
-    };
-    assert!(why.contains("counters"), "{why}");
+fn a_value_that_cannot_be_decoded_is_told() {
+    const PICKY: Table<u64, Picky> = Table::ordered(0, "picky");
+    let db = Database::builder().table(PICKY).patience(PATIENCE).memory_mb(256).open().unwrap();
+    db.transaction(|tx| tx.put(PICKY, &1, &Picky)).unwrap();
+    for reason in [
+        why(db.transaction(|tx| tx.get(PICKY, &1).map(drop))),
+        why(db.transaction(|tx| tx.scan(PICKY, .., 9).map(drop))),
+        why(db.read(|tx| tx.get(PICKY, &1).map(drop))),
+    ] {
+        assert!(reason.contains("picky"), "{reason}");
+    }
 }
 
 #[test]
@@ -164,6 +181,18 @@ impl Procedure for Count {
 impl Procedures for Counting {
     fn register<T: Transaction>(&self, registry: &mut Registry<T>) {
         registry.register::<Count>();
+        registry.register::<Forgets>();
+    }
+}
+
+/// Uses a table that no builder was told of.
+struct Forgets;
+
+impl Procedure for Forgets {
+    const NAME: &'static str = "counting.forgets";
+
+    fn run<T: Transaction>(tx: &mut T, _: &[u8], _: &mut Vec<u8>) -> Result<(), Abort> {
+        Tx::over(tx).put(FORGOTTEN, &1, &1)
     }
 }
 
@@ -265,6 +294,105 @@ fn a_follower_shows_its_snapshot() {
     while cluster.read(follower, |tx| tx.get(COUNTERS, &1)) != Ok(Some(9)) {
         assert!(started.elapsed() < PATIENCE, "it never gets there");
     }
-    let refused = cluster.read(follower, |tx| tx.put(COUNTERS, &1, &10));
-    assert!(matches!(refused, Err(Error::Failed(_))), "{refused:?}");
+    // The same code reads on a snapshot and in a transaction that writes.
+    assert_eq!(cluster.read(follower, |tx| count_of(tx, 1)), Ok(9));
+    assert_eq!(cluster.transaction(|tx| count_of(tx, 1)), Ok(9));
+}
+
+fn count_of(tx: &mut ReadTx<'_>, counter: u64) -> Result<u64, Abort> {
+    Ok(tx.get(COUNTERS, &counter)?.unwrap_or_default())
+}
+
+const FORGOTTEN: Table<u64, u64> = Table::ordered(7, "forgotten");
+
+/// What a transaction failed for.
+fn why<T: std::fmt::Debug>(ended: Result<T, Error>) -> String {
+    match ended {
+        Err(Error::Failed(why)) => why,
+        other => panic!("it should have failed, and not: {other:?}"),
+    }
+}
+
+#[test]
+fn a_table_that_nobody_told_the_builder_of_is_named() {
+    let unknown = "table 7, \"forgotten\" (ordered, keys u64 in 8 bytes, values u64), is not known: give it to Builder::table";
+    let builder = Database::builder().table(COUNTERS).table(ORDERS).procedures(Counting).memory_mb(256);
+    let db = builder.patience(PATIENCE).open().unwrap();
+    assert_eq!(why(db.transaction(|tx| tx.put(FORGOTTEN, &1, &1))), unknown);
+    assert_eq!(why(db.transaction(|tx| tx.get(FORGOTTEN, &1))), unknown);
+    assert_eq!(why(db.transaction(|tx| tx.delete(FORGOTTEN, &1))), unknown);
+    assert_eq!(why(db.transaction(|tx| tx.scan(FORGOTTEN, .., 0))), unknown);
+    assert_eq!(why(db.read(|tx| tx.get(FORGOTTEN, &1))), unknown);
+    let of_procedure = why(db.call("counting.forgets", &[]));
+    assert_eq!(of_procedure, format!("counting.forgets panicked: {unknown}"));
+    // Code that gives no reason is told as such, and no sentence has a hole.
+    let silent: Result<(), Error> = db.transaction(|_| Err(Abort::BadRequest));
+    assert!(silent.unwrap_err().to_string().contains("its code gave no reason"));
+    assert!(why(db.call("counting.count", &[1])).contains("its code gave no reason"));
+}
+
+#[test]
+fn a_table_is_asked_for_as_the_builder_was_told() {
+    const TEXTS: Table<u64, String, Hashed> = Table::hashed(0, "counters");
+    const SCANNED: Table<u64, u64> = Table::ordered(0, "counters");
+    const RENAMED: Table<u64, u64, Hashed> = Table::hashed(0, "clicks");
+    let db = alone();
+    db.transaction(|tx| tx.put(COUNTERS, &1, &71)).unwrap();
+    let is = "table 0 is \"counters\" (hashed, keys u64 in 8 bytes, values u64), and was asked for as ";
+    for ended in [
+        db.transaction(|tx| tx.get(TEXTS, &1)).map(drop),
+        db.read(|tx| tx.get(TEXTS, &1)).map(drop),
+        db.transaction(|tx| tx.put(TEXTS, &1, &"x".into())),
+        db.transaction(|tx| tx.get(SCANNED, &1)).map(drop),
+        db.transaction(|tx| tx.get(RENAMED, &1)).map(drop),
+    ] {
+        let why = why(ended);
+        assert!(why.starts_with(is) && why.ends_with("and one constant"), "{why}");
+    }
+    assert_eq!(db.transaction(|tx| tx.get(COUNTERS, &1)), Ok(Some(71)));
+}
+
+/// Two programs in turns over the same data: by its journal only, and by a checkpoint.
+#[test]
+fn a_folder_is_opened_by_the_program_whose_tables_it_has() {
+    const TEXTS: Table<u64, String, Hashed> = Table::hashed(0, "counters");
+    let folder = tempfile::tempdir().unwrap();
+    let builder = || Database::builder().memory_mb(512).patience(PATIENCE).folder(folder.path());
+    let db = builder().table(COUNTERS).open().unwrap();
+    assert_eq!(db.transaction(|tx| add(tx, 1)), Ok(1));
+    db.close().unwrap();
+    let expected = "table 0 was written as \"counters\" (hashed, keys u64 in 8 bytes, values u64), and this program has \"counters\" (hashed, \
+                    keys u64 in 8 bytes, values string) under that number";
+    for _ in 0..2 {
+        let db = builder().table(TEXTS).open().unwrap();
+        let reason = why(db.transaction(|tx| tx.get(TEXTS, &1)));
+        assert!(reason.starts_with(expected), "{reason}");
+        let reason = why(db.read(|tx| tx.get(TEXTS, &1)));
+        assert!(reason.starts_with(expected), "{reason}");
+        db.close().unwrap();
+    }
+    // With another table behind it the program's own data are all there.
+    for life in 2..=3 {
+        let db = builder().table(COUNTERS).table(ORDERS).open().unwrap();
+        assert_eq!(db.transaction(|tx| add(tx, 1)), Ok(life));
+        db.close().unwrap();
+    }
+    let db = builder().table(COUNTERS).table(ORDERS_BY_TEXT).open().unwrap();
+    let reason = why(db.transaction(|tx| add(tx, 1)));
+    assert!(
+        reason.starts_with("table 1 was written as \"orders\" (ordered, keys (u64, string), values i64)"),
+        "{reason}"
+    );
+}
+
+const ORDERS_BY_TEXT: Table<(String, u64), i64> = Table::ordered(1, "orders");
+
+#[test]
+fn replicas_of_a_cluster_agree_on_the_tables() {
+    let cluster = cluster("rolis");
+    assert_eq!(cluster.transaction(|tx| add(tx, 1)), Ok(1));
+    let leader = cluster.leader();
+    assert!(cluster.kill(leader));
+    assert_eq!(cluster.transaction(|tx| add(tx, 1)), Ok(2));
+    assert_eq!(cluster.read((leader + 1) % 3, |tx| count_of(tx, 1).map(|count| count > 0)), Ok(true));
 }
