@@ -4,8 +4,8 @@
     cargo build --release && tests/dashboard.py            # needs Chromium
     tests/dashboard.py --binary target/debug/highwater --pictures /tmp/pictures
 
-Checks that figures of every node arrive, that a failover shows, that nothing is wider than a telephone, and that the console is
-silent. With --pictures it keeps what it saw: wide and narrow, light and dark.
+Checks that figures of every node arrive, that a failover shows, that nothing is wider than a telephone, that a cluster which is down
+looks it, and that the console is silent. With --pictures it keeps what it saw: wide and narrow, light and dark.
 """
 
 import argparse
@@ -174,7 +174,7 @@ def load(nodes, number, stop):
                         batch += command("MSET", *[word for n in range(3000) for word in (f"stock:{n}", "y" * 40)])
                     connection.sendall(batch)
                     said = connection.recv(1 << 16)
-                    if not said or b"NOTLEADER" in said:
+                    if not said or said.startswith((b"-MOVED", b"-CLUSTERDOWN", b"-NOTLEADER")):
                         break
                     time.sleep(0.002)
         except OSError:
@@ -220,6 +220,38 @@ def look(nodes, browser, pictures):
     others = [error for error in browser.errors if "ERR_CONNECTION" not in error]
     assert not others, others
     print("it fits into 1280 and 400 points")
+    look_at_the_end(nodes, browser, pictures)
+
+
+def look_at_the_end(nodes, browser, pictures):
+    """A cluster that is well, lacks a node, lacks a majority, is gone: the page says each at once."""
+    browser.size(1280, "light")
+    verdict = "(document.querySelector('#verdict').hidden ? '' : document.querySelector('#verdict').className + ' ' + document.querySelector('#verdict').innerText)"
+    browser.wait(f"{verdict} === ''", "a cluster that is well has no banner")
+    filled = """Math.max(...[...document.querySelectorAll('#memory .bar svg')].map(svg =>
+        [...svg.querySelectorAll('rect:not(.track)')].reduce((sum, rect) => sum + parseFloat(rect.getAttribute('width')), 0) / 560))"""
+    shares = browser.eval("list().map(node => node.status.memory).map(m => "
+                          "(m.records + m.index + m.logs + m.retired + m.requests + m.replies + m.receiving) / m.budget)")
+    assert browser.eval(filled) <= max(shares) + 0.02, f"bars are filled to {browser.eval(filled)} of budgets used to {shares}"
+    lead = browser.eval("serving()[0].id")
+    first, second = (id for id in range(3) if id != lead)
+    nodes.kill(first)
+    browser.wait(f"{verdict}.startsWith('risk One more loss stops service: 2 of 3 voters')", "the banner warns")
+    nodes.kill(second)
+    browser.wait(f"{verdict}.startsWith('down Down: node {lead} leads, and has to refuse clients')", "the banner says that it is down")
+    browser.wait("document.querySelector('#tiles').innerText.includes('nobody')", "nobody serves")
+    browser.wait("document.querySelectorAll('#timeline rect.stalled').length > 0", "the leader's lane is red")
+    time.sleep(1.5)
+    if pictures:
+        browser.picture(f"{pictures}/down.png")
+    nodes.kill(lead)
+    browser.wait(f"{verdict}.startsWith('down No node answers')", "nobody is left")
+    browser.wait("document.querySelector('#tiles').innerText.includes('0 of 3')", "no node answers")
+    if pictures:
+        browser.picture(f"{pictures}/dead.png")
+    others = [error for error in browser.errors if "ERR_CONNECTION" not in error]
+    assert not others, others
+    print("a node lost, a majority lost, all lost: the banner says so")
 
 
 def main():

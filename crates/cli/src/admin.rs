@@ -52,7 +52,11 @@ impl fmt::Display for AdminError {
             AdminError::Starting(doing) => write!(f, "it is starting: {doing}"),
             AdminError::Refused(message) => f.write_str(message),
             AdminError::Confused(answer) => {
-                write!(f, "does not speak this version's admin protocol: {answer}")
+                write!(
+                    f,
+                    "does not answer in the admin protocol: with tls.admin = true add --tls-ca FILE or --config FILE; is it an admin address \
+                     (7300 by default)? ({answer})"
+                )
             }
         }
     }

@@ -243,7 +243,7 @@ fn say(json: bool, what: &str, text: &str) {
 #[derive(Debug, Serialize)]
 struct Listed {
     id: u8,
-    /// Whether it votes: `yes`, `no`, or `gone`, for the life that did.
+    /// Whether it votes: `yes`, `no`, or `down`, where its leader does not hear the life that did.
     votes: &'static str,
     lag: Option<u64>,
     /// What its build speaks, if it is connected: `1`, or `1-2`.

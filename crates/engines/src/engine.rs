@@ -34,9 +34,9 @@ pub trait Engine {
     /// A fresh replica: `library`'s tables, empty, and its procedures.
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica;
 
-    /// Whom a client should ask: of those that take transactions by their own account the one of the latest epoch.
+    /// Whom a client should ask: of those that lead by their own account the one of the latest epoch.
     fn serving(statuses: &[Option<Status>]) -> Option<NodeId> {
-        let serving = statuses.iter().flatten().filter(|status| status.serves());
+        let serving = statuses.iter().flatten().filter(|status| status.leads());
         serving.max_by_key(|status| status.epoch).map(|status| status.node)
     }
 
@@ -53,13 +53,13 @@ pub trait Engine {
     fn healthy(statuses: &[Option<Status>]) -> Result<NodeId, String> {
         let (all, serving) = whole(statuses, Self::serving(statuses))?;
         for status in all {
-            let (node, role) = (status.node.0, &status.role);
+            let (node, role) = (status.node.0, what_it_is(status));
             if let Some(trouble) = &status.trouble {
-                return Err(format!("replica {node} ({role}): {trouble}"));
+                return Err(format!("replica {node} ({}): {trouble}", status.role));
             }
             if status.ask != Some(serving.node) || status.service < Service::Standby {
                 return Err(format!(
-                    "replica {node} is a {role}, and does not follow replica {}",
+                    "replica {node} is {role}, and does not follow replica {}",
                     serving.node.0
                 ));
             }
@@ -165,9 +165,9 @@ pub(crate) fn whole(
     let serving = serving.and_then(|node| all.iter().find(|status| status.node == node));
     let serving = *serving.ok_or("nobody leads")?;
     for status in &all {
-        let (node, role) = (status.node.0, &status.role);
+        let (node, role) = (status.node.0, what_it_is(status));
         if status.epoch != serving.epoch {
-            return Err(format!("replica {node} is a {role} in epoch {}", status.epoch.0));
+            return Err(format!("replica {node} is {role} in epoch {}", status.epoch.0));
         }
         if status.copying_bytes.is_some() {
             return Err(format!("replica {node} copies the state"));
@@ -176,8 +176,17 @@ pub(crate) fn whole(
             return Err(format!("replica {node} catches up with what it may have forgotten in a crash"));
         }
         if !status.votes_by(serving) {
-            return Err(format!("replica {node} is a {role}, and no voter yet"));
+            return Err(format!("replica {node} is {role}, and no voter yet"));
         }
     }
     Ok((all, serving))
+}
+
+/// Its role behind "is": most are nouns.
+fn what_it_is(status: &Status) -> String {
+    match &*status.role {
+        adjective @ ("starting" | "removed" | "unborn") => adjective.into(),
+        noun if noun.starts_with(['a', 'e', 'i', 'o', 'u']) => format!("an {noun}"),
+        noun => format!("a {noun}"),
+    }
 }

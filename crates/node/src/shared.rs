@@ -18,7 +18,7 @@ use crate::letter_box::LetterBox;
 use crate::load::{RunSpec, WorkerStats};
 use crate::memory::Provisions;
 use crate::meter::Meter;
-use crate::meter::events::Events;
+use crate::meter::events::{Events, STALLED};
 use crate::meter::hot::HotKey;
 use crate::meter::slow::SlowLog;
 use crate::relay::{Relay, Relayed};
@@ -118,9 +118,9 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Whether the replica takes transactions.
-    pub fn serves(&self) -> bool {
-        self.service == Service::Serving
+    /// See [`Service::leads`].
+    pub fn leads(&self) -> bool {
+        self.service.leads()
     }
 }
 
@@ -440,12 +440,16 @@ impl Shared {
     /// Replaces the summary, and counts and keeps what changed.
     pub fn set_summary(&self, summary: Summary) {
         let before = self.summary();
-        if (&before.role, before.epoch, before.ask) != (&summary.role, summary.epoch, summary.ask) {
+        let stalls = summary.service == Service::Stalled;
+        let stalled = before.service == Service::Stalled;
+        if (&before.role, before.epoch, before.ask, stalled)
+            != (&summary.role, summary.epoch, summary.ask, stalls)
+        {
             let state = (&*summary.role, summary.epoch.0, summary.ask.map(|node| node.0));
-            self.events.keep("role", state, "");
+            self.events.keep("role", state, if stalls { STALLED } else { "" });
             let mut elections = self.elections.lock().expect("nobody panics while holding them");
             elections.stood += u64::from(summary.role == "candidate" && before.role != "candidate");
-            elections.served += u64::from(summary.serves() && !before.serves());
+            elections.served += u64::from(summary.leads() && !before.leads());
             elections.epochs += u64::from(summary.epoch != before.epoch);
         }
         *self.summary.lock().expect("nobody panics while holding the summary") = summary;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_core::{Epoch, NodeId};
+use highwater_engines::Service;
 use highwater_node::resp::acl::Access;
 use highwater_node::resp::acl::change::News;
 use highwater_node::resp::operations::Nothing;
@@ -27,7 +28,7 @@ pub fn door(node: NodeId, procedures: Procedures, salt: u64) -> (Arc<Door>, Woke
     let woken = Woken::default();
     let wakes = woken.clone();
     let describe = || Description {
-        serves: true,
+        service: Service::Serving,
         role: "leader".into(),
         epoch: Epoch(1),
         ask: None,

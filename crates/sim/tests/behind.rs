@@ -119,7 +119,7 @@ fn who_may_have_forgotten_helps_nobody_to_lead_before_it_has_caught_up() {
     cut_off(&mut lists, leader);
     lists.run(3000 * MS);
     assert!(forgets(&lists, voter), "{}", lists.story());
-    let leads = |id| lists.world.status(id).is_some_and(|status| status.serves());
+    let leads = |id| lists.world.status(id).is_some_and(|status| status.leads());
     assert!(!leads(away) && !leads(voter), "neither knows what was acknowledged\n{}", lists.story());
     lists.world.network.heal();
     lists.wait_for(3000 * MS, "all are back", |lists| lists.world.converged().is_ok());

@@ -149,7 +149,7 @@ fn a_deposed_leader_cannot_vouch() {
     is_denied(&lists, &reply, took, "NOTFRESH no leader vouches");
     lists.run(200 * MS);
     let new =
-        others[1..].iter().copied().find(|id| lists.world.status(*id).is_some_and(|status| status.serves()));
+        others[1..].iter().copied().find(|id| lists.world.status(*id).is_some_and(|status| status.leads()));
     let new = new.unwrap_or_else(|| panic!("a majority goes on\n{}", lists.story()));
     let after = write(&mut lists, new);
     assert!(after.moment > before.moment);

@@ -2,7 +2,7 @@
 
 use crate::common::{Lists, MS, small, tiny};
 use highwater_core::NodeId;
-use highwater_engines::{Options, Refusal, Status};
+use highwater_engines::{Options, Refusal, Service, Status};
 use highwater_sim::network::Channel;
 
 /// The product's own settings.
@@ -89,7 +89,7 @@ fn a_leader_without_any_majority_keeps_its_epoch() {
     }
     let (waits, wins) = (lists.ask(leader, 0, &[], &[0]).unwrap(), lists.said("won"));
     lists.run(3000 * MS);
-    assert_eq!(status(&lists, leader).role, "leader");
+    assert_eq!((&*status(&lists, leader).role, status(&lists, leader).service), ("leader", Service::Stalled));
     assert!(trouble(&lists, leader).contains("no quorum"), "{}", trouble(&lists, leader));
     assert_eq!(
         lists.world.submit(

@@ -98,7 +98,7 @@ fn a_leader_with_a_stuck_controller_is_replaced() {
     let old = lists.world.leader().unwrap();
     lists.world.stick(old, Channel::Control, true);
     lists.wait_for(1000 * MS, "another leader", |lists| {
-        let leads = |id: NodeId| lists.world.status(id).is_some_and(|status| status.serves());
+        let leads = |id: NodeId| lists.world.status(id).is_some_and(|status| status.leads());
         lists.world.ids().any(|id| id != old && leads(id))
     });
     assert_eq!(lists.world.status(old).unwrap().role, "leader", "it does not know");

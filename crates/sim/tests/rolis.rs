@@ -106,7 +106,7 @@ impl Run {
         let leaders: Vec<NodeId> = self
             .world
             .ids()
-            .filter(|id| self.world.status(*id).is_some_and(|status| status.serves()))
+            .filter(|id| self.world.status(*id).is_some_and(|status| status.leads()))
             .collect();
         let mut args = Vec::new();
         for leader in leaders {

@@ -180,7 +180,7 @@ fn a_bridge_leaves_a_leader_and_a_mute_leader_is_replaced() {
     let mute = lists.world.leader().unwrap();
     lists.world.network.mute(mute, ids);
     lists.wait_for(1000 * MS, "another leader", |lists| {
-        lists.world.ids().any(|id| id != mute && lists.world.status(id).is_some_and(|status| status.serves()))
+        lists.world.ids().any(|id| id != mute && lists.world.status(id).is_some_and(|status| status.leads()))
     });
     lists.verify();
 }

@@ -269,7 +269,7 @@ struct Looks {
 impl Looks {
     fn leadership_held(&self) -> Result<()> {
         let (before, after) = (&self.start[self.leader], &self.end[self.leader]);
-        if before.epoch == after.epoch && after.serves() {
+        if before.epoch == after.epoch && after.leads() {
             return Ok(());
         }
         Err(Failure::unavailable(format!(

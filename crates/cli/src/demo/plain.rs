@@ -72,7 +72,7 @@ fn line(scene: &Scene) -> String {
 fn lag(scene: &Scene, replica: Option<&StatusReport>) -> String {
     match replica {
         None => "dead".into(),
-        Some(status) if status.serves() => "-".into(),
+        Some(status) if status.leads() => "-".into(),
         Some(status) => scene.lag(status).map_or("?".into(), |lag| lag.to_string()),
     }
 }

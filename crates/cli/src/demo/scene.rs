@@ -210,7 +210,7 @@ impl Asked {
             (self.admin, self.released) = (None, 0);
             return None;
         };
-        let load = if status.serves() { self.admin.as_mut()?.load_stats().ok() } else { None };
+        let load = if status.leads() { self.admin.as_mut()?.load_stats().ok() } else { None };
         Some((status, load))
     }
 

@@ -104,11 +104,12 @@ fn draw_replicas(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
 fn replica_row<'a>(node: usize, status: &StatusReport, scene: &Scene) -> Row<'a> {
     let style = match status.status().service {
         Service::Serving => Style::new().fg(Color::Green).add_modifier(Modifier::BOLD),
+        Service::Stalled => Style::new().fg(Color::Red),
         Service::Standby => Style::new(),
         Service::Joining | Service::Starting | Service::Removed => Style::new().fg(Color::Yellow),
     };
     let lag = match scene.lag(status) {
-        Some(lag) if !status.serves() => lag.to_string(),
+        Some(lag) if !status.leads() => lag.to_string(),
         _ => "-".to_string(),
     };
     let state = match (status.copying_bytes, &status.trouble) {

@@ -190,10 +190,18 @@ impl Cluster {
                     )
                 }
                 None => {
-                    let role = if view.elsewhere { "unknown" } else { "silent" };
+                    let removed = self.was_removed(node);
+                    let role = match view.elsewhere {
+                        _ if removed => "removed",
+                        true => "unknown",
+                        false => "silent",
+                    };
                     let lag = member.and_then(|member| member.lag);
                     let lag = lag.map_or("-".into(), |lag| lag.to_string());
-                    let why = view.silent.as_deref().unwrap_or("-");
+                    let why = match removed {
+                        true => "it was removed, and may be taken out of the file",
+                        false => view.silent.as_deref().unwrap_or("-"),
+                    };
                     writeln!(
                         text,
                         "{node:<5} {admin:<22} {role:<10} {:>6}  {votes:<5}  {lag:>8}  {:>9}  {:>10}  {:>8}  {:<6}  {why}",
@@ -246,7 +254,17 @@ impl Cluster {
             return Some(format!("of {nodes} nodes none may be restarted: the rest would be no majority"));
         }
         let why = self.find_incomplete()?;
-        Some(format!("{why}: restart no other node before that is over"))
+        let margin = self.margin().unwrap_or_default();
+        Some(format!("{why}: restart no other node before that is over{margin}"))
+    }
+
+    /// How many voters are there by the leader's word, and what one more loss means, if some are not.
+    fn margin(&self) -> Option<String> {
+        let voters =
+            || self.word().into_iter().flat_map(|status| &status.members).filter(|member| member.voter);
+        let (up, all) = (voters().filter(|member| member.connected != Some(false)).count(), voters().count());
+        let then = if up <= all / 2 + 1 { ": one more loss stops service" } else { "" };
+        (up < all).then(|| format!(" ({up} of {all} voters are up{then})"))
     }
 
     /// Whether that is the leader's word of a node.
@@ -262,11 +280,15 @@ impl Cluster {
                 return Some(format!("node {node} does not vote yet"));
             };
             let life = view.status.as_ref().map(|status| &status.incarnation);
-            let ended =
-                life.is_some_and(|life| *life != member.incarnation) || member.connected == Some(false);
+            let another = life.is_some_and(|life| *life != member.incarnation);
             match &view.status {
                 _ if !member.voter => Some(format!("node {node} does not vote yet")),
-                _ if ended => Some(format!("node {node} votes no more: the life that did has ended")),
+                _ if another => {
+                    Some(format!("node {node} came back without its memory, and does not vote yet"))
+                }
+                _ if member.connected == Some(false) => {
+                    Some(format!("node {node} is down, or its leader does not hear it"))
+                }
                 Some(status) if status.copying_bytes.is_some() => {
                     Some(format!("node {node} copies the state"))
                 }
@@ -281,10 +303,14 @@ impl Cluster {
 }
 
 fn trouble_of(status: &StatusReport) -> String {
-    match (&status.trouble, status.copying_bytes) {
+    let trouble = match (&status.trouble, status.copying_bytes) {
         (Some(trouble), _) => trouble.clone(),
         (None, Some(copied)) => format!("copies the state, {} so far", bytes(copied)),
         (None, None) => "-".into(),
+    };
+    match &status.refusals[..] {
+        [] => trouble,
+        refusals => format!("{trouble}; refused: {}", refusals.join(", ")),
     }
 }
 
@@ -517,6 +543,52 @@ mod tests {
         assert!(cluster(3, |status| status.copying_bytes = Some(1)).contains("copies the state"));
         let ended =
             |status: &mut StatusReport| status.members.iter_mut().for_each(|m| m.connected = Some(false));
-        assert!(cluster(3, ended).contains("the life that did has ended"));
+        assert!(
+            cluster(3, ended)
+                .starts_with("node 0 is down, or its leader does not hear it: restart no other node")
+        );
+        let another = |status: &mut StatusReport| status.incarnation = "cd".into();
+        assert!(
+            cluster(3, another).starts_with("node 0 came back without its memory, and does not vote yet")
+        );
+    }
+
+    #[test]
+    fn what_one_more_loss_means_is_told_and_removed_nodes_are_none() {
+        let mut leading = view(0, "leader", 3, Some(0), None);
+        let status = leading.status.as_mut().unwrap();
+        let member = |node| MemberReport {
+            node,
+            incarnation: "ab".into(),
+            voter: true,
+            levels: None,
+            connected: Some(node != 2),
+            lag: Some(0),
+            silent_ms: Some(0),
+        };
+        status.members = (0..3).map(member).collect();
+        status.removed = vec![3];
+        let nodes = vec![leading, view(1, "follower", 3, Some(0), None), silent(2, false), silent(3, false)];
+        let cluster = Cluster::of(nodes);
+        assert_eq!(
+            cluster.no_restart.as_deref(),
+            Some(
+                "node 2 is down, or its leader does not hear it: restart no other node before that is over (2 of 3 voters are up: one more loss \
+                 stops service)"
+            )
+        );
+        let text = cluster.render();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[3].contains("silent") && lines[3].contains(" down "), "{text}");
+        let refused = StatusReport {
+            trouble: Some("waiting for node 1".into()),
+            refusals: vec!["n1: cluster: the called node belongs to \"trial\"".into()],
+            ..view(0, "starting", 0, None, None).status.unwrap()
+        };
+        assert_eq!(
+            trouble_of(&refused),
+            "waiting for node 1; refused: n1: cluster: the called node belongs to \"trial\""
+        );
+        assert!(lines[4].contains("removed") && lines[4].contains("may be taken out of the file"), "{text}");
     }
 }

@@ -37,7 +37,9 @@ fn render(status: &StatusReport) -> String {
 }
 
 fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
-    writeln!(text, "node {}  {}  {}  epoch {}", status.node, status.engine, status.role, status.epoch)?;
+    let stalled = if status.stalls() { ", stalled: clients are refused" } else { "" };
+    let StatusReport { node, engine, role, epoch, .. } = status;
+    writeln!(text, "node {node}  {engine}  {role}{stalled}  epoch {epoch}")?;
     if let Some(trouble) = &status.trouble {
         writeln!(text, "  trouble      {trouble}")?;
     }
@@ -139,10 +141,10 @@ fn write_figures(text: &mut String, figures: &[FigureReport]) -> std::fmt::Resul
     }
 }
 
-/// Whether a member votes; `gone`: the life that did has ended, or is out of reach.
+/// Whether a member votes; `down`: it should, and its leader does not hear it, or hears another life of it.
 pub fn votes(member: &MemberReport) -> &'static str {
     match (member.voter, member.connected) {
-        (true, Some(false)) => "gone",
+        (true, Some(false)) => "down",
         (true, _) => "yes",
         (false, _) => "no",
     }

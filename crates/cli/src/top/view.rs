@@ -37,7 +37,7 @@ fn cells(node: &Node) -> [String; COLUMNS.len()] {
     let time = |us: Option<u64>| us.map_or_else(dash, |us| micros(us as f64));
     [
         node.id.to_string(),
-        status.role.clone(),
+        if status.stalls() { "stalled".into() } else { status.role.clone() },
         status.epoch.to_string(),
         pace.map_or_else(dash, |pace| short(pace.released.round())),
         pace.map_or_else(dash, |pace| short(pace.applied.round())),
@@ -89,6 +89,7 @@ pub fn draw(frame: &mut Frame<'_>, nodes: &[Node], chosen: usize) {
     let lines = nodes.iter().enumerate().map(|(at, node)| {
         let style = match &node.status {
             None => Style::new().fg(Color::Red),
+            Some(status) if status.stalls() => Style::new().fg(Color::Red),
             Some(status) if status.trouble.is_some() => Style::new().fg(Color::Yellow),
             Some(status) if status.serves() => Style::new().fg(Color::Green),
             Some(_) => Style::new(),

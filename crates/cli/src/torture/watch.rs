@@ -44,7 +44,7 @@ struct Seen {
 impl Seen {
     /// A replica answered.
     fn note(&mut self, node: usize, asked: Instant, status: StatusReport) {
-        if status.serves() && self.leader.is_none_or(|(epoch, _)| epoch < status.epoch) {
+        if status.leads() && self.leader.is_none_or(|(epoch, _)| epoch < status.epoch) {
             let another = |(_, leader)| self.leaderless || leader != status.node;
             self.failovers += u64::from(self.leader.is_some_and(another));
             self.leader = Some((status.epoch, status.node));

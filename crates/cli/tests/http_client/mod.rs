@@ -1,5 +1,7 @@
 //! As much of HTTP/1.1 as asking an admin port takes.
 
+#![allow(dead_code, reason = "each test uses a part")]
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 

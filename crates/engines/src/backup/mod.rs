@@ -100,7 +100,12 @@ impl BackupController {
     fn service(&self) -> Service {
         let met_primary = self.nodes[PRIMARY.0 as usize].is_some();
         match self.shared.is_primary() {
-            true if self.shared.serving.load(Ordering::Relaxed) => Service::Serving,
+            true if self.shared.serving.load(Ordering::Relaxed) => {
+                match self.shared.broken.load(Ordering::Relaxed) {
+                    false => Service::Serving,
+                    true => Service::Stalled,
+                }
+            }
             false if met_primary => Service::Standby,
             _ => Service::Starting,
         }

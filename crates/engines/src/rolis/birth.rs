@@ -107,12 +107,12 @@ impl Birth {
     /// What a node without a membership waits for, in words.
     pub fn what_is_missing(&self, desk: &Desk) -> String {
         if let Some(peer) = self.living_cluster {
-            return format!("waits for the leader of the living cluster that {peer} knows of");
+            return format!("waiting for the leader of the living cluster that node {} knows of", peer.0);
         }
-        let missing: Vec<String> = self.missing(desk).iter().map(NodeId::to_string).collect();
+        let missing: Vec<String> = self.missing(desk).iter().map(|node| format!("node {}", node.0)).collect();
         format!(
-            "waits for {}: a new cluster forms when all its nodes are up; a living one is joined once it is met",
-            if missing.is_empty() { "word of the first meeting".into() } else { missing.join(", ") }
+            "waiting for {}: a new cluster forms once all its nodes are up; a living one is joined as soon as one of its nodes is reached",
+            if missing.is_empty() { "word of the first meeting".into() } else { missing.join(" and ") }
         )
     }
 }

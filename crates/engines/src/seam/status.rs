@@ -16,14 +16,22 @@ pub enum Service {
     Joining,
     /// It has its say, and refers clients to another one.
     Standby,
+    /// It is the one that clients should ask, and it refuses them: it hears no majority, or is not in order itself.
+    Stalled,
     /// It takes clients' transactions.
     Serving,
 }
 
 impl Service {
     /// Every one, in this order.
-    pub const ALL: [Service; 5] =
-        [Service::Removed, Service::Starting, Service::Joining, Service::Standby, Service::Serving];
+    pub const ALL: [Service; 6] = [
+        Service::Removed,
+        Service::Starting,
+        Service::Joining,
+        Service::Standby,
+        Service::Stalled,
+        Service::Serving,
+    ];
 
     /// In a word.
     pub fn name(self) -> &'static str {
@@ -32,8 +40,14 @@ impl Service {
             Service::Starting => "starting",
             Service::Joining => "joining",
             Service::Standby => "standby",
+            Service::Stalled => "stalled",
             Service::Serving => "serving",
         }
+    }
+
+    /// Whether clients' transactions are its business: it takes them, or is the one that has to refuse them.
+    pub fn leads(self) -> bool {
+        self >= Service::Stalled
     }
 }
 
@@ -80,7 +94,7 @@ pub struct Status {
     pub level: Option<Level>,
     /// Of who serves: it could raise the level, but for these nodes.
     pub held_back_by: Vec<NodeId>,
-    /// Why it cannot serve, in words, if it cannot.
+    /// Why it cannot serve, in words, if it cannot. There always is a reason while it is [stalled](Service::Stalled).
     pub trouble: Option<String>,
 }
 
@@ -88,6 +102,11 @@ impl Status {
     /// Whether it takes transactions.
     pub fn serves(&self) -> bool {
         self.service == Service::Serving
+    }
+
+    /// See [`Service::leads`].
+    pub fn leads(&self) -> bool {
+        self.service.leads()
     }
 
     /// The values of a figure; none if it has no such figure.

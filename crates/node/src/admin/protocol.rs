@@ -256,7 +256,7 @@ pub struct StatusReport {
     pub incarnation: String,
     /// Which engine.
     pub engine: String,
-    /// `starting`, `joining`, `standby` or `serving`.
+    /// `removed`, `starting`, `joining`, `standby`, `stalled` (it leads, and refuses requests) or `serving`.
     pub service: String,
     /// What it does, in its engine's word: `starting`, `learner`, `follower`, `candidate` or `leader`.
     pub role: String,

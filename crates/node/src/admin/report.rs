@@ -140,6 +140,16 @@ impl StatusReport {
         self.service == Service::Serving.name()
     }
 
+    /// Whether it leads, and refuses transactions.
+    pub fn stalls(&self) -> bool {
+        self.service == Service::Stalled.name()
+    }
+
+    /// See [`Service::leads`].
+    pub fn leads(&self) -> bool {
+        self.serves() || self.stalls()
+    }
+
     /// The values of a figure; none if it has no such figure.
     pub fn figure(&self, name: &str) -> &[u64] {
         self.figures.iter().find(|figure| figure.name == name).map_or(&[], |figure| &figure.values)

@@ -208,8 +208,8 @@ impl Talk {
             }
             if self.kind == (Kind::Lines { admitted: false }) {
                 self.hang_up(
-                    "this node asks for a token (admin.token): send {\"token\":\"..\"} first; `highwater` takes it from the config, \
-                     --token-file or HIGHWATER_ADMIN_TOKEN",
+                    "this node asks for a token (admin.token): --token-file FILE, HIGHWATER_ADMIN_TOKEN, or --config with the node's file (who speaks lines sends \
+                     {\"token\":\"..\"} first)",
                 );
                 return None;
             }

@@ -59,7 +59,7 @@ impl Leaving {
         }
         if matches!(self.stage, Stage::Retires) {
             if let Handover::Failed(why) = &handover
-                && controller.status(now).serves()
+                && controller.status(now).leads()
             {
                 tracing::warn!("ending without a successor: {why}");
             }

@@ -101,7 +101,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use highwater_core::{Epoch, NodeId, Procedure, ProcedureId, Registry, Transaction};
-use highwater_engines::sessions;
+use highwater_engines::{Service, sessions};
 
 pub use callables::Callables;
 pub use clients::Clients;
@@ -201,8 +201,8 @@ impl Door {
 /// What a node says about itself in `INFO` and `HELLO`.
 #[derive(Clone, Debug)]
 pub struct Description {
-    /// Whether it takes transactions.
-    pub serves: bool,
+    /// How far it is on its way to take transactions.
+    pub service: Service,
     /// What it does, in its engine's word.
     pub role: Cow<'static, str>,
     /// The epoch it is in.

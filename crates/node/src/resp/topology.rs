@@ -2,6 +2,7 @@
 //! sentinels would tell it.
 
 use highwater_core::NodeId;
+use highwater_engines::Service;
 
 use super::Door;
 
@@ -65,7 +66,12 @@ impl Shape {
         let now = (door.describe)();
         let topology = (door.topology)();
         let known = |node: &NodeId| topology.members.iter().any(|member| member.node == *node);
-        let serving = if now.serves { Some(door.node) } else { now.ask.filter(known) };
+        // A node that leads knows nobody else, and if it is stalled nobody at all who serves.
+        let serving = match now.service {
+            Service::Serving => Some(door.node),
+            Service::Stalled => None,
+            _ => now.ask.filter(known),
+        };
         Shape { topology, serving, holder: serving.unwrap_or(door.node), epoch: now.epoch.0 }
     }
 

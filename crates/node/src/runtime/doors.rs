@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use highwater_core::{Incarnation, NodeId};
-use highwater_engines::Service;
 
 use crate::admin::http::guard::Guard;
 use crate::clock::monotonic;
@@ -122,7 +121,7 @@ pub(super) fn door(
             let shared = shared.upgrade().expect("clients are served while the node runs");
             let summary = shared.summary();
             Description {
-                serves: summary.service == Service::Serving,
+                service: summary.service,
                 role: summary.role,
                 epoch: summary.epoch,
                 ask: summary.ask,

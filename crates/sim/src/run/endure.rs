@@ -50,7 +50,7 @@ impl<H: House> Run<H> {
 
     /// Asks whoever believes to lead, one request for each worker.
     fn probe(&mut self) {
-        let leads = |id: &NodeId| self.world.status(*id).is_some_and(|status| status.serves());
+        let leads = |id: &NodeId| self.world.status(*id).is_some_and(|status| status.leads());
         let leaders: Vec<NodeId> = self.world.ids().filter(leads).collect();
         for leader in leaders {
             let probes = self.clients.probes();

@@ -132,7 +132,7 @@ impl<H: House> Run<H> {
             match self.world.status(id) {
                 None => text.push_str("  is down\n"),
                 Some(status) => {
-                    let leads = if status.serves() { " (leads)" } else { "" };
+                    let leads = if status.leads() { " (leads)" } else { "" };
                     let _ = writeln!(text, "  {status:?}{leads}");
                 }
             }

@@ -253,7 +253,7 @@ impl Lists {
 
     /// A few random requests to everyone who believes to lead.
     pub fn load(&mut self) {
-        let leads = |id: &NodeId| self.world.status(*id).is_some_and(|status| status.serves());
+        let leads = |id: &NodeId| self.world.status(*id).is_some_and(|status| status.leads());
         let leaders: Vec<NodeId> = self.world.ids().filter(leads).collect();
         if self.reads_snapshots {
             self.load_snapshots(&leaders);

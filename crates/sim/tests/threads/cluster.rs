@@ -208,7 +208,7 @@ impl Cluster {
     }
 
     fn leads(&self) -> Option<Status> {
-        let leads = self.statuses().into_iter().filter(|status| status.serves());
+        let leads = self.statuses().into_iter().filter(|status| status.leads());
         leads.max_by_key(|status| status.epoch)
     }
 

@@ -21,7 +21,11 @@ impl MeerkatController {
             Standing::Voting => {
                 let hears = !self.shared.no_quorum.load(Ordering::Relaxed);
                 let open = self.shared.open_epoch() == Some(self.epoch);
-                if open && hears { Service::Serving } else { Service::Standby }
+                match (open, hears) {
+                    (true, true) => Service::Serving,
+                    (true, false) => Service::Stalled,
+                    (false, _) => Service::Standby,
+                }
             }
         }
     }

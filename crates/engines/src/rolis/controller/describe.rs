@@ -9,7 +9,7 @@ use super::super::bounded::PATIENCE;
 use super::super::shared::StreamStatus;
 use super::super::status::{ACCEPTED, APPLIED, CLOSED, DECIDED, LOG_BYTES, MARK, Role};
 use super::RolisController;
-use crate::seam::{Figure, Member, Nanos, Status};
+use crate::seam::{Figure, Member, Nanos, Service, Status};
 use crate::sync::Ordering;
 
 impl RolisController {
@@ -27,6 +27,18 @@ impl RolisController {
         } else {
             Role::Candidate
         }
+    }
+
+    fn service(&self) -> Service {
+        match self.role().service() {
+            Service::Serving if self.refuses() => Service::Stalled,
+            service => service,
+        }
+    }
+
+    /// Whether the workers of a leader refuse all requests: it cannot vouch for itself.
+    fn refuses(&self) -> bool {
+        self.desk.shared.no_quorum.load(Ordering::Relaxed)
     }
 
     /// Who leads, as far as this node has heard lately.
@@ -55,7 +67,12 @@ impl RolisController {
             );
         }
         if role == Role::Leader {
-            return self.why_leading_in_vain(now).or_else(|| self.what_is_full());
+            return self
+                .why_leading_in_vain(now)
+                .or_else(|| {
+                    self.refuses().then(|| "refuses requests, and makes way for another leader".into())
+                })
+                .or_else(|| self.what_is_full());
         }
         if let Some((ballot, ready)) = self.leadership.progress() {
             let (epoch, all) = (ballot.epoch, self.desk.workers());
@@ -177,7 +194,7 @@ impl RolisController {
         Status {
             node: self.desk.me.node,
             incarnation: self.desk.me.incarnation,
-            service: role.service(),
+            service: self.service(),
             role: role.name().into(),
             epoch: shared.watermark.epoch(),
             ask: self.known_leader(now),

@@ -15,8 +15,8 @@ use crate::shared::Shared;
 /// What the control thread has to be asked for a page; `None`: it is shown without.
 pub fn request(page: Page, shared: &Shared) -> Option<AdminRequest> {
     match page {
-        // Who serves need not find out how fresh it is.
-        Page::Ready { .. } if shared.engine.abilities().freshness && !shared.summary().serves() => {
+        // A leader need not find out how fresh it is.
+        Page::Ready { .. } if shared.engine.abilities().freshness && !shared.summary().leads() => {
             Some(AdminRequest::Freshness)
         }
         Page::Health | Page::Ready { .. } | Page::Metrics | Page::Status => Some(AdminRequest::Status),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use highwater_engines::Counters;
+use highwater_engines::{Counters, Service};
 
 use super::sheet::{Labels, Sheet};
 use crate::admin::protocol::{ElectionReport, StatusReport};
@@ -10,9 +10,6 @@ use crate::meter::histogram::Counts;
 use crate::meter::{Meter, OUTCOMES};
 use crate::resp::command::{COMMANDS, Opcode};
 use crate::shared::Shared;
-
-/// Services, of which a node is in one.
-const SERVICES: [&str; 5] = ["removed", "starting", "joining", "standby", "serving"];
 
 fn one(name: &'static str, value: impl ToString) -> Labels {
     vec![(name, value.to_string())]
@@ -35,7 +32,8 @@ pub fn node(sheet: &mut Sheet, report: &StatusReport) {
     sheet.gauges(
         "service",
         "1 for the service that the node is in, 0 for others",
-        SERVICES.map(|name| (one("service", name), f64::from(u8::from(name == report.service)))),
+        Service::ALL
+            .map(|service| (one("service", service), f64::from(u8::from(service.name() == report.service)))),
     );
     sheet.gauges(
         "role",
@@ -231,7 +229,7 @@ pub fn streams(sheet: &mut Sheet, report: &StatusReport) {
     );
     let ElectionReport { stood, served, epochs } = report.elections;
     sheet.counter("elections_stood", "Times at which the node began to stand for election", stood);
-    sheet.counter("elections_won", "Times at which the node began to serve", served);
+    sheet.counter("elections_won", "Times at which the node began to lead", served);
     sheet.counter("epoch_changes", "Changes of the epoch that the node saw", epochs);
 }
 

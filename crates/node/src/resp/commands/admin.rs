@@ -69,10 +69,10 @@ pub fn write_time(unix_ms: u64, reply: &mut Reply<'_>) {
     reply.bulk((unix_ms % 1000 * 1000).to_string().as_bytes());
 }
 
-/// `ROLE`: a node that serves is a master, any other the replica of whom clients should ask.
+/// `ROLE`: a node that leads is a master, any other the replica of whom clients should ask.
 pub fn role(door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
     let now = (door.describe)();
-    if now.serves {
+    if now.service.leads() {
         reply.array(3);
         reply.bulk(b"master");
         reply.integer(0);

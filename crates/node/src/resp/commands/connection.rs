@@ -155,7 +155,7 @@ fn welcome(client: &ClientState, door: &Door, reply: &mut Reply<'_>) {
     reply.bulk(b"mode");
     reply.bulk(info::mode(door).as_bytes());
     reply.bulk(b"role");
-    reply.bulk(if (door.describe)().serves { b"master" } else { b"replica" });
+    reply.bulk(if (door.describe)().service.leads() { b"master" } else { b"replica" });
     reply.bulk(b"modules");
     reply.array(0);
 }

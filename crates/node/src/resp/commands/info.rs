@@ -162,8 +162,9 @@ fn error_stats(door: &Door, text: &mut String) -> std::fmt::Result {
 
 fn replication(door: &Door, text: &mut String) -> std::fmt::Result {
     let now = (door.describe)();
-    let redis_role = if now.serves { "master" } else { "slave" };
+    let redis_role = if now.service.leads() { "master" } else { "slave" };
     write!(text, "# Replication\r\nrole:{redis_role}\r\nhighwater_role:{}\r\n", now.role)?;
+    write!(text, "highwater_service:{}\r\n", now.service)?;
     write!(text, "epoch:{}\r\n", now.epoch.0)?;
     match now.ask {
         None => text.write_str("leader_node:none\r\n")?,
@@ -173,7 +174,7 @@ fn replication(door: &Door, text: &mut String) -> std::fmt::Result {
     if let Some(address) = &address {
         write!(text, "leader_address:{address}\r\n")?;
     }
-    if now.serves {
+    if now.service.leads() {
         let shape = Shape::of(door);
         let replicas: Vec<_> = shape.others().filter(|member| member.up).collect();
         write!(text, "connected_slaves:{}\r\n", replicas.len())?;

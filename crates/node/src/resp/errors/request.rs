@@ -100,7 +100,7 @@ impl fmt::Display for RequestError<'_> {
                 f.write_str("CONFLICT too many conflicting transactions; nothing was done, retry")
             }
             RequestError::Changed => f.write_str(
-                "CONFLICT what this transaction answered is not so any more; nothing was done, begin it again",
+                "CONFLICT another client changed what this transaction read; nothing was done: begin it again",
             ),
             RequestError::Unknown => f.write_str(
                 "UNKNOWN outcome unknown: this node lost the lead, or its vote, before the result was safe; \

@@ -155,7 +155,7 @@ impl fmt::Display for CommandError {
                 f.write_str("ERR Command not allowed between HW.BEGIN and HW.COMMIT")
             }
             CommandError::TransactionOver => {
-                f.write_str("TXOVER this transaction cannot commit any more, and nothing of it was done; HW.ROLLBACK ends it")
+                f.write_str("TXOVER this transaction failed, as an error before has said, and nothing of it was done: send HW.ROLLBACK, then HW.BEGIN")
             }
             CommandError::TransactionTimeout => f.write_str(
                 "TXTIMEOUT this transaction lasted too long, and nothing of it was done; HW.ROLLBACK ends it, HW.BEGIN TIMEOUT gives more time",

@@ -1,6 +1,7 @@
 //! What cluster and Sentinel clients hear.
 
 use highwater_core::NodeId;
+use highwater_engines::Service;
 use highwater_engines::seam::Refusal;
 
 use super::double::Node;
@@ -86,6 +87,17 @@ fn one_shard_has_all_slots_and_its_master_serves() {
         assert!(client.ask("CLUSTER SHARDS").contains("$6\r\nhealth\r\n$4\r\nfail\r\n"));
         assert!(client.ask("CLUSTER INFO").contains("cluster_state:ok\r\ncluster_slots_assigned:16384\r\n"));
     }
+}
+
+#[test]
+fn a_stalled_leader_says_that_the_cluster_is_down() {
+    let mut client = Node::of_service(Service::Stalled).client();
+    assert!(client.ask("CLUSTER INFO").contains("cluster_state:fail\r\n"));
+    assert_eq!(client.ask("SENTINEL GET-MASTER-ADDR-BY-NAME ledger"), "*-1\r\n");
+    assert!(client.ask("SENTINEL MASTERS").contains("master,s_down,o_down"));
+    let info = client.ask("INFO replication");
+    assert!(info.contains("role:master\r\nhighwater_role:leader\r\nhighwater_service:stalled\r\n"), "{info}");
+    assert!(client.ask("ROLE").contains("master"));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use highwater_core::{
     Abort, Direction, Epoch, IndexKind, Library, NodeId, Outcome, ProcedureId, Registry, TableId, Timestamp,
     Transaction,
 };
+use highwater_engines::Service;
 use highwater_engines::seam::{Freshness, Refusal, Taken};
 
 use crate::library::NodeLibrary;
@@ -144,11 +145,16 @@ impl Node {
     }
 
     pub fn that_serves(serves: bool) -> Node {
+        Node::of_service(if serves { Service::Serving } else { Service::Standby })
+    }
+
+    pub fn of_service(service: Service) -> Node {
+        let serves = service.leads();
         let mut registry = Registry::new();
         register(&mut registry);
         let procedures = Procedures::find(&registry.names()).unwrap();
         let describe = move || Description {
-            serves,
+            service,
             role: if serves { "leader" } else { "follower" }.into(),
             epoch: Epoch(3),
             ask: Some(NodeId(1)),

@@ -52,7 +52,7 @@ fn a_replica_that_does_not_lead_names_the_leader_and_still_talks() {
     assert_eq!(client.ask_refused("PING", elsewhere), "+PONG\r\n");
     assert!(client.ask_refused("HELLO", elsewhere).contains("role\r\n$7\r\nreplica\r\n"));
     let info = client.ask_refused("INFO", elsewhere);
-    assert!(info.contains("role:slave\r\nhighwater_role:follower\r\nepoch:3\r\nleader_node:1\r\n"), "{info}");
+    assert!(info.contains("role:slave\r\nhighwater_role:follower\r\nhighwater_service:standby\r\nepoch:3\r\nleader_node:1\r\n"), "{info}");
     assert!(info.contains("master_host:10.0.0.2\r\nmaster_port:6380\r\n"), "{info}");
     let own = client.ask_refused("INFO server nosuch", elsewhere);
     assert!(own.contains("# Server\r\n") && own.contains("node:0\r\n"), "{own}");
@@ -75,7 +75,7 @@ fn a_replica_that_does_not_lead_names_the_leader_and_still_talks() {
 fn a_leader_says_so() {
     let mut client = Node::new().client();
     let said = client.ask("INFO replication");
-    let text = "# Replication\r\nrole:master\r\nhighwater_role:leader\r\nepoch:3\r\nleader_node:1\r\n\
+    let text = "# Replication\r\nrole:master\r\nhighwater_role:leader\r\nhighwater_service:serving\r\nepoch:3\r\nleader_node:1\r\n\
                 leader_address:10.0.0.2:6380\r\nconnected_slaves:1\r\n";
     assert!(said.starts_with('$') && said.contains(text), "{said}");
     client.ask("HELLO 3");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_core::{Clock, Epoch, Incarnation, NodeId};
-use highwater_engines::{EngineKind, Options, Outbox, Replica, Request, Token, build};
+use highwater_engines::{EngineKind, Options, Outbox, Replica, Request, Service, Token, build};
 
 use super::double::wire;
 use crate::library::NodeLibrary;
@@ -21,7 +21,7 @@ impl Alone {
         let options = Options::new(NodeId(0), 1, 1, Incarnation(1));
         let replica = build(EngineKind::Silo, options, &NodeLibrary, Arc::new(Clock::counter()));
         let describe = || Description {
-            serves: true,
+            service: Service::Serving,
             role: "leader".into(),
             epoch: Epoch(1),
             ask: None,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use highwater_core::{Epoch, Incarnation, Levels, NodeId, Outcome, ProcedureId, Timestamp};
-use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Token, Worker};
+use highwater_engines::{
+    Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Service, Taken, Token, Worker,
+};
 
 use crate::clock::{Stopwatch, Ticks};
 use crate::config::Io;
@@ -101,6 +103,7 @@ pub const RULES: Rules = Rules {
 pub fn door() -> Door {
     let describe = || Description {
         serves: true,
+        service: Service::Serving,
         role: "leader".into(),
         epoch: Epoch(1),
         ask: None,
