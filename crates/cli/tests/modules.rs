@@ -171,6 +171,39 @@ mod with_webassembly {
         cluster.none_died();
     }
 
+    /// So many blocks around each other that a compiler takes seconds, if it is not optimised: a tenth of a second if it is.
+    fn heavy() -> Vec<u8> {
+        let (blocks, ends) = ("block ".repeat(12_000), "end ".repeat(12_000));
+        format!("(module (func (export \"procedure:run\") {blocks} {ends}))").into_bytes()
+    }
+
+    /// A module that takes long to compile holds nobody up, at no node: neither when it is loaded nor when another node leads.
+    #[test]
+    fn nobody_waits_for_the_compiler_but_who_needs_it() {
+        let mut cluster = Cluster::start("heavy-module", "durability = \"memory\"", None);
+        let module = heavy();
+        let (leader, mut others) = cluster.leader();
+        let mut loader = Client::connect(cluster.port(leader)).unwrap();
+        let loading = std::thread::spawn(move || loader.call(&[b"HW.MODULE", b"LOAD", b"heavy", &module]));
+        let mut slowest = std::time::Duration::ZERO;
+        let mut counted = 0;
+        while !loading.is_finished() {
+            let asked = std::time::Instant::now();
+            let (line, _) = others.call(&[b"INCR", b"beside"]).expect("it goes on");
+            counted += 1;
+            assert_eq!(line, format!(":{counted}"), "the lead is where it was");
+            slowest = slowest.max(asked.elapsed());
+        }
+        assert_eq!(loading.join().unwrap().expect("it is answered").0, ":1");
+        assert!(slowest < std::time::Duration::from_secs(2), "{slowest:?}");
+        assert_eq!(line(&cluster, "HW.CALL heavy.run"), "+OK");
+        cluster.kill(leader);
+        assert_eq!(line(&cluster, "HW.CALL heavy.run"), "+OK");
+        assert_eq!(line(&cluster, "GET beside"), counted.to_string());
+        cluster.run(leader);
+        cluster.none_died();
+    }
+
     #[test]
     fn a_follower_reads_with_a_module() {
         let cluster = Cluster::start("module-reads", "durability = \"memory\"", None);
@@ -196,8 +229,8 @@ mod with_webassembly {
                 assert_eq!(value, b"value");
                 break;
             }
-            // It has just come, and may still copy what the others have.
-            let not_yet = answered.starts_with("-NOTFRESH") || answered.starts_with("-MOVED");
+            // It has just come, and may still copy what the others have, or compile it.
+            let not_yet = ["-NOTFRESH", "-MOVED", "-COMPILING"].iter().any(|word| answered.starts_with(word));
             assert!(not_yet && started.elapsed() < PATIENCE, "{answered}");
         }
         let refused = follower.call(&[b"HW.CALL_RO", b"m.write"]).unwrap().0;

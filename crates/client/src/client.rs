@@ -241,6 +241,7 @@ fn refusal(why: Abort) -> Error {
         Abort::TooLarge => Error::Refused("the transaction is too large".into()),
         Abort::TooNew => Error::Refused("it writes to a table that not all nodes know".into()),
         Abort::OutOfMemory => Error::Refused("no memory is left for it".into()),
+        Abort::NotReady => Error::Refused("what it needs is not at hand yet".into()),
         Abort::DiskFull => Error::Refused("disks are full".into()),
     }
 }

@@ -7,6 +7,7 @@
 //! - [`durability`]: what a reply promises.
 //! - [`schema`]: tables, their key kinds and their indexes. [`fingerprint`]: whether two builds have the same.
 //! - [`transaction`]: the one way to touch data. [`procedure`]: the one way to name a transaction's code.
+//! - [`work`]: what a transaction does, counted.
 //! - [`signature`]: what a procedure takes and gives, by name and type.
 //! - [`footprint`]: what a transaction will touch, said beforehand.
 //! - [`contain`]: what becomes of a panic.
@@ -36,6 +37,7 @@ pub mod schema;
 pub mod signature;
 pub mod sync;
 pub mod transaction;
+pub mod work;
 
 pub use clock::{Clock, ClockChoice};
 pub use durability::Durability;
@@ -50,3 +52,4 @@ pub use random::Random;
 pub use schema::{IndexKind, KeyKind, Schema, TableSpec};
 pub use signature::Signature;
 pub use transaction::{Abort, Direction, Transaction, View};
+pub use work::{Progress, Work};

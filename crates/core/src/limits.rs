@@ -26,6 +26,9 @@ pub const MAX_WRITE_BYTES: usize = WRITE_HEAD_BYTES + MAX_KEY_BYTES + MAX_VALUE_
 pub const MAX_TRANSACTION_BYTES: usize = 64 << 20;
 /// Most records that one transaction may touch, and index nodes that it may rely on: what it read is remembered.
 pub const MAX_OPERATIONS: usize = 1 << 24;
+/// Most rows that one transaction may look up, scan and write, unless it is set otherwise: one for every argument of the longest
+/// block, so that no request is refused for it that names each of its rows. It bounds how long one request can take.
+pub const DEFAULT_TRANSACTION_ROWS: u64 = MAX_BLOCK_PARTS as u64;
 /// Longest reply of a transaction.
 pub const MAX_REPLY_BYTES: usize = 64 << 20;
 /// Longest reply of a request that runs under a session: it is kept with the session, for who asks again.
@@ -90,5 +93,6 @@ const _: () = assert!(MAX_FRAME_HEAD_BYTES <= u32::MAX as usize);
 const _: () = assert!(MAX_ENTRY_BYTES + MAX_WRITE_BYTES <= u32::MAX as usize);
 const _: () = assert!(MAX_REPLY_BYTES <= u32::MAX as usize);
 const _: () = assert!(MAX_OPERATIONS < u32::MAX as usize);
+const _: () = assert!(DEFAULT_TRANSACTION_ROWS <= MAX_OPERATIONS as u64);
 // The number of claims in an entry's header: 16 bits.
 const _: () = assert!(MAX_WORKERS < u16::MAX);

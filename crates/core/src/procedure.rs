@@ -67,7 +67,8 @@ pub enum Outcome {
     /// It writes, and the disks of so many replicas are full that no majority could keep it; nothing was done.
     DiskFull,
     /// The session that the request names does not let it run: it has expired, or is past that number; or a replica could not prove
-    /// that what it shows is as fresh as the request asks. Nothing was done; the reply says why.
+    /// that what it shows is as fresh as the request asks; or the node has not at hand yet what it needs ([`Abort::NotReady`]). Nothing was done; the
+    /// reply says why.
     Denied,
     /// Leadership was lost while the transaction was speculative: it may or may not survive.
     Unknown,

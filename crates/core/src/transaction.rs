@@ -26,6 +26,9 @@ pub enum Abort {
     /// It writes to a table that not every replica knows by now: the [level](crate::level) in use is below the table's. Nothing was
     /// done; a retry succeeds once all nodes run builds that know it.
     TooNew,
+    /// It needs what this node has not at hand yet, and gets ready meanwhile. Nothing was done, and nothing is remembered of it; the reply says
+    /// what it was, and a retry succeeds after a while.
+    NotReady,
     /// It writes, and too many disks are full for it to become durable. Nothing was done; what only reads goes on.
     DiskFull,
 }
@@ -86,6 +89,10 @@ pub trait Transaction {
 
     /// The commit timestamp of what `get` would see ([`Timestamp::ZERO`] if the key never existed). For WATCH.
     fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort>;
+
+    /// Says that the procedure goes on, though it touches no row that it has not touched: whoever watches its worker would take
+    /// it for one that hangs. How long it may go on altogether stays bounded. A procedure that loops for ever must not say so.
+    fn goes_on(&mut self) {}
 
     /// Says which keys of [`KeyKind::U64`](crate::KeyKind) tables will be needed soon, so that their cache misses
     /// overlap. A hint: it reads nothing and never fails.

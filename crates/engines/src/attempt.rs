@@ -20,6 +20,9 @@ pub(crate) trait Attempts: Transaction {
 
     /// Most bytes that one may write.
     fn most(&mut self) -> usize;
+
+    /// Most rows that one may pass.
+    fn most_rows(&mut self) -> u64;
 }
 
 impl Attempts for Occ {
@@ -40,6 +43,10 @@ impl Attempts for Occ {
 
     fn most(&mut self) -> usize {
         self.log().most()
+    }
+
+    fn most_rows(&mut self) -> u64 {
+        self.work().most()
     }
 }
 
@@ -112,13 +119,14 @@ fn end_otherwise<T: Attempts>(
         Abort::Rollback => Outcome::RolledBack,
         Abort::BadRequest => Outcome::BadRequest,
         Abort::TooLarge => {
-            explain(reply, tx.most());
+            explain(reply, tx.most(), tx.most_rows());
             Outcome::TooLarge
         }
         Abort::TooNew => {
             explain_too_new(reply);
             Outcome::BadRequest
         }
+        Abort::NotReady => Outcome::Denied,
         Abort::OutOfMemory => {
             reply.clear();
             Outcome::OutOfMemory

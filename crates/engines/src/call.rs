@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use highwater_core::ProcedureId;
-use highwater_core::limits::{MAX_OPERATIONS, MAX_REPLY_BYTES};
+use highwater_core::limits::MAX_REPLY_BYTES;
 
 use crate::seam::{Request, Session};
 
@@ -22,15 +22,15 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Says in the reply which limits there are; a transaction writes `most` bytes at most.
+/// Says in the reply which limits there are; a transaction writes `most` bytes and passes `most_rows` rows at most.
 #[cold]
-pub(crate) fn explain(reply: &mut Vec<u8>, most: usize) {
+pub(crate) fn explain(reply: &mut Vec<u8>, most: usize, most_rows: u64) {
     // Not `clear`: it may be the longest that there ever was.
     *reply = Vec::new();
     write!(
         reply,
-        "a transaction writes at most {most} bytes here, replaces or deletes as many, touches {MAX_OPERATIONS} records \
-         and answers {MAX_REPLY_BYTES} bytes"
+        "a transaction writes at most {most} bytes here, replaces or deletes as many, reads and writes {most_rows} rows \
+         (limits.transaction_rows) and answers {MAX_REPLY_BYTES} bytes"
     )
     .expect("writing to memory does not fail");
 }

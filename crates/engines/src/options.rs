@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use highwater_core::level::REHEARSED;
 use highwater_core::limits::{
-    COPY_WINDOW_BYTES, MAX_CHUNK_BYTES, MAX_NODES, MAX_SEAL_BYTES, MAX_TRANSACTION_BYTES, MAX_WORKERS,
+    COPY_WINDOW_BYTES, DEFAULT_TRANSACTION_ROWS, MAX_CHUNK_BYTES, MAX_NODES, MAX_OPERATIONS, MAX_SEAL_BYTES,
+    MAX_TRANSACTION_BYTES, MAX_WORKERS,
 };
 use highwater_core::log::{CLAIM_BYTES, ENTRY_HEADER_BYTES};
 use highwater_core::{Durability, Incarnation, Level, Levels, Nanos, NodeId, planted};
@@ -12,6 +13,8 @@ use crate::shares::Shares;
 
 /// Least that a transaction may be limited to.
 pub const MIN_TRANSACTION_BYTES: usize = 64 << 10;
+/// Least rows that a transaction may be limited to: what the library does by itself takes some thousands.
+pub const MIN_TRANSACTION_ROWS: u64 = 10_000;
 
 /// Settings of one replica. Cluster-wide ones must be the same on every node; the handshake compares them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +51,8 @@ pub struct Options {
     pub log_retain_bytes: usize,
     /// Most bytes of one transaction in the log; see [`MAX_TRANSACTION_BYTES`].
     pub max_transaction_bytes: usize,
+    /// Most rows that one transaction may look up, scan and write: one that would take longer is refused.
+    pub max_transaction_rows: u64,
     /// Cluster-wide: what a reply promises. A replica that has a disk, and comes back with it, is the voter that it was.
     pub durability: Durability,
     /// With [`Durability::Async`]: how far the disk may be behind what is accepted. Where it is further behind, what is accepted waits
@@ -89,6 +94,7 @@ impl Options {
             max_in_flight_requests: 20_000,
             log_retain_bytes: 64 << 20,
             max_transaction_bytes: MAX_TRANSACTION_BYTES,
+            max_transaction_rows: DEFAULT_TRANSACTION_ROWS,
             durability: Durability::Memory,
             disk_window: 100_000_000,
             forgets: false,
@@ -191,6 +197,10 @@ impl Options {
         check(
             (MIN_TRANSACTION_BYTES..=MAX_TRANSACTION_BYTES).contains(&self.max_transaction_bytes),
             "max transaction bytes must be 64 KiB to 64 MiB",
+        )?;
+        check(
+            (MIN_TRANSACTION_ROWS..=MAX_OPERATIONS as u64).contains(&self.max_transaction_rows),
+            "transaction rows (limits.transaction_rows) must be 10000 to 16777216",
         )?;
         check(
             Level::FIRST <= self.levels.oldest

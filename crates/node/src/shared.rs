@@ -22,6 +22,7 @@ use crate::meter::events::{Events, STALLED};
 use crate::meter::hot::HotKey;
 use crate::meter::slow::SlowLog;
 use crate::relay::{Relay, Relayed};
+use crate::resp::modules::compiler::Compiler;
 use crate::roster::Roster;
 use crate::storage::JournalQueues;
 use crate::tls::{Keys, Wire};
@@ -43,6 +44,8 @@ pub struct Shared {
     pub control: LetterBox<ControlLetter>,
     /// The store's memory, kept ahead of need.
     pub provisions: Provisions,
+    /// What compiles modules.
+    pub compiler: Arc<Compiler>,
     /// The admin port's.
     pub admin: LetterBox<AdminLetter>,
     /// Jobs under way that operators asked for.
@@ -140,6 +143,7 @@ impl Shared {
             relays: counters.iter().map(|_| Relay::default()).collect(),
             control: LetterBox::new()?,
             provisions: Provisions::default(),
+            compiler: Arc::default(),
             admin: LetterBox::new()?,
             jobs: AtomicUsize::new(0),
             closed: counters.iter().map(|_| AtomicBool::new(false)).collect(),
@@ -330,6 +334,7 @@ impl Shared {
         // Release; pairs with the Acquire in `stopping`: letters posted before are there for a last look.
         self.stopping.store(true, Ordering::Release);
         self.provisions.stop();
+        self.compiler.end();
         self.control.waker.wake();
         self.admin.waker.wake();
         self.wake_workers();

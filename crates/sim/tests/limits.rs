@@ -8,6 +8,7 @@ use highwater_core::{
     Abort, Direction, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, Registry, TableId, TableSpec,
     Transaction,
 };
+use highwater_engines::options::MIN_TRANSACTION_ROWS;
 use highwater_engines::{EngineKind, Options, Token};
 use highwater_sim::{World, WorldOptions};
 
@@ -75,7 +76,10 @@ impl Procedure for Clear {
 }
 
 fn world(engine: EngineKind) -> World<Greedy> {
-    let tune = |options: &mut Options| options.max_transaction_bytes = MAX_TRANSACTION_BYTES;
+    world_of(engine, |options| options.max_transaction_bytes = MAX_TRANSACTION_BYTES)
+}
+
+fn world_of(engine: EngineKind, tune: fn(&mut Options)) -> World<Greedy> {
     let options = WorldOptions { seed: 7, engine, nodes: 3, workers: 2, tune: tune.into() };
     let mut world = World::new(options, Greedy);
     world.ids().for_each(|id| world.start(id));
@@ -142,6 +146,44 @@ fn a_procedure_that_wants_too_much_is_told_so_on_every_engine() {
         assert_eq!(cleared, expected);
         assert_eq!(fill(&mut world, 0, 10, 3, 3), Outcome::Committed);
         assert_eq!(world.leader(), leader, "{engine:?}: nobody fell over");
+        assert!(world.ids().all(|id| world.is_up(id)));
+    }
+}
+
+/// A request takes no longer than its rows allow, whether it reads, writes or deletes them, and whatever they hold.
+#[test]
+fn a_transaction_of_too_many_rows_is_refused_on_every_engine() {
+    const MOST: u64 = MIN_TRANSACTION_ROWS;
+    for engine in EngineKind::ALL.iter().copied() {
+        let mut world = world_of(engine, |options| {
+            options.max_transaction_bytes = MAX_TRANSACTION_BYTES;
+            options.max_transaction_rows = MOST;
+        });
+        let refused = |(outcome, reply): (Outcome, Vec<u8>), what: &str| {
+            let words = String::from_utf8_lossy(&reply);
+            assert_eq!(outcome, Outcome::TooLarge, "{engine:?}: {what}");
+            assert!(
+                words.contains(&format!("{MOST} rows (limits.transaction_rows)")),
+                "{engine:?}: {what}: {words}"
+            );
+        };
+        let many = [0, MOST + 1, 1].map(u64::to_le_bytes).concat();
+        refused(ask(&mut world, "greedy.fill", &[&many[..], &[1]].concat()), "a write");
+        assert_eq!(
+            ask(&mut world, "greedy.tell", &[1]),
+            (Outcome::Committed, vec![]),
+            "{engine:?}: nothing of it was done"
+        );
+        assert_eq!(fill(&mut world, 0, MOST - 1000, 1, 1), Outcome::Committed, "{engine:?}: what goes, goes");
+        assert_eq!(ask(&mut world, "greedy.tell", &[1]).1.len() as u64, MOST - 1000, "{engine:?}");
+        // Rows that are read again, and what follows rows that were read.
+        refused(ask(&mut world, "greedy.tell", &[2]), "a read");
+        assert_eq!(
+            fill(&mut world, MOST, MOST / 2, 1, 1),
+            Outcome::Committed,
+            "{engine:?}: each transaction has its own"
+        );
+        refused(ask(&mut world, "greedy.clear", &[]), "a delete");
         assert!(world.ids().all(|id| world.is_up(id)));
     }
 }

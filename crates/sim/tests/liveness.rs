@@ -2,7 +2,8 @@
 
 use crate::common::{Lists, MS, small, tiny};
 use highwater_core::NodeId;
-use highwater_engines::{Options, Refusal, Service, Status};
+use highwater_engines::{Nanos, Options, Refusal, Service, Status, Token};
+use highwater_sim::Interleaving;
 use highwater_sim::network::Channel;
 
 /// The product's own settings.
@@ -137,6 +138,112 @@ fn a_leader_with_a_stuck_worker_makes_way() {
         assert!(trouble(&lists, old).contains("worker 1 has taken no turn for"), "{}", trouble(&lists, old));
         lists.run(1500 * MS);
         assert_eq!(trouble(&lists, old), "");
+        lists.verify();
+    }
+}
+
+/// The token of a transaction that none of the lists' own has.
+const LONG: Token = Token(1 << 40);
+
+/// Worker 0 of the leader executes a transaction of 200 rows, each of which takes it so long; its other turns do, too.
+fn execute_long(seed: u64, row: Nanos) -> (Lists, NodeId) {
+    let mut lists = Lists::start(seed, 3, 2, small);
+    busy(&mut lists, 30);
+    let leader = lists.world.leader().unwrap();
+    submit_long(&mut lists, leader, row);
+    (lists, leader)
+}
+
+fn submit_long(lists: &mut Lists, leader: NodeId, row: Nanos) {
+    // A turn is one instant, unless it is cut at its steps.
+    lists.world.interleave(Interleaving { one_in: 1, long_one_in: 0, longest: 0 });
+    lists.world.costs.step = 1_000;
+    lists.world.starve(leader, Channel::Worker(0), row / 1_000);
+    let mut args = [0, 0, 0, 0, 200].to_vec();
+    args.extend(20..220);
+    let procedure = lists.world.procedure("list.step");
+    lists.world.submit(leader, 0, LONG, procedure, &args).expect("it serves");
+}
+
+/// A transaction that takes much longer than a hung worker gets, and goes on, costs no lead: it used to, and whoever asked again took
+/// the next one, too.
+#[test]
+fn a_long_transaction_that_goes_on_costs_no_lead() {
+    for seed in 50..54 {
+        let (mut lists, leader) = execute_long(seed, 10 * MS);
+        let (epoch, began) = (status(&lists, leader).epoch, lists.world.now);
+        lists.wait_for(4000 * MS, "its end", |lists| {
+            lists.outcomes.contains_key("committed") && lists.world.ready(leader, 0).is_some()
+        });
+        assert!(lists.world.now - began > 1500 * MS, "it is long");
+        lists.world.starve(leader, Channel::Worker(0), 1);
+        lists.run(300 * MS);
+        assert_eq!(
+            (lists.world.leader(), status(&lists, leader).epoch),
+            (Some(leader), epoch),
+            "{}",
+            lists.story()
+        );
+        assert_eq!(lists.outcomes.get("unknown"), None, "{}", lists.story());
+        lists.world.calm();
+        lists.run(500 * MS);
+        lists.verify();
+    }
+}
+
+/// An idle worker is asked for a turn now and then. One that executes when it hears of it has taken one, and is late by its execution only.
+#[test]
+fn a_worker_that_was_asked_for_a_turn_may_execute_long() {
+    for seed in 60..64 {
+        let mut lists = Lists::start(seed, 3, 2, small);
+        lists.run(300 * MS);
+        let leader = lists.world.leader().unwrap();
+        let epoch = status(&lists, leader).epoch;
+        // It has no core while it is asked, and the request comes meanwhile.
+        lists.world.stall(leader, Channel::Worker(0), 140 * MS);
+        submit_long(&mut lists, leader, 2 * MS);
+        lists.wait_for(1000 * MS, "its end", |lists| lists.outcomes.contains_key("committed"));
+        assert_eq!(
+            (lists.world.leader(), status(&lists, leader).epoch),
+            (Some(leader), epoch),
+            "{}",
+            lists.story()
+        );
+    }
+}
+
+/// One that stands still in its middle is missed as soon as one that stood still at its beginning.
+#[test]
+fn a_worker_that_hangs_in_a_long_transaction_is_missed() {
+    for seed in 54..58 {
+        let (mut lists, old) = execute_long(seed, 10 * MS);
+        lists.run(1200 * MS);
+        assert_eq!(lists.world.leader(), Some(old), "{}", lists.story());
+        lists.world.stick(old, Channel::Worker(0), true);
+        // 16 timeouts from its last step, and 4.
+        lists.run(400 * MS);
+        assert_eq!(lists.world.leader(), Some(old), "{}", lists.story());
+        lists
+            .wait_for(600 * MS, "another leader", |lists| lists.world.leader().is_some_and(|new| new != old));
+        assert!(trouble(&lists, old).contains("worker 0 has taken no turn for"), "{}", trouble(&lists, old));
+        lists.world.calm();
+        lists.run(3000 * MS);
+        lists.verify();
+    }
+}
+
+/// One that goes on for ever is no reason to have no service for ever.
+#[test]
+fn a_transaction_that_goes_on_for_too_long_costs_the_lead() {
+    for seed in 58..60 {
+        let (mut lists, old) = execute_long(seed, 80 * MS);
+        // 320 timeouts, and 4.
+        lists.run(9500 * MS);
+        assert_eq!(lists.world.leader(), Some(old), "{}", lists.story());
+        lists
+            .wait_for(700 * MS, "another leader", |lists| lists.world.leader().is_some_and(|new| new != old));
+        lists.world.calm();
+        lists.run(3000 * MS);
         lists.verify();
     }
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use highwater_core::contain::unbroken;
 use highwater_core::hooks;
 use highwater_core::transaction::KeyRange;
-use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
+use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction, Work};
 
 use crate::hooks::EXECUTE;
 use crate::index::{Found, Index};
@@ -73,6 +73,7 @@ pub struct SnapshotTx {
     /// What is read now.
     snapshot: Option<Arc<Snapshot>>,
     store: Arc<Store>,
+    work: Work,
 }
 
 impl SnapshotTx {
@@ -80,7 +81,7 @@ impl SnapshotTx {
     pub fn new(snapshot: Arc<Snapshot>) -> SnapshotTx {
         let store = snapshot.store.clone();
         let reader = Reader::new(&store);
-        SnapshotTx { reader, snapshot: Some(snapshot), store }
+        SnapshotTx { reader, snapshot: Some(snapshot), store, work: Work::default() }
     }
 
     /// Goes on with another snapshot of the same store.
@@ -94,6 +95,12 @@ impl SnapshotTx {
         self.snapshot = None;
     }
 
+    /// What each of its transactions does, and how much one may: whoever runs one has it [begin](Work::begin).
+    #[inline]
+    pub fn work(&mut self) -> &mut Work {
+        &mut self.work
+    }
+
     /// Whose snapshots it reads.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
@@ -102,6 +109,7 @@ impl SnapshotTx {
     /// Finds the key's version; its value is in `self.reader.value` then. 0: the key never existed.
     fn look(&mut self, table: TableId, key: &[u8]) -> Result<u64, Abort> {
         hooks::point(EXECUTE);
+        self.work.pass(1)?;
         let index = self.store.table(table).ok_or(Abort::BadRequest)?;
         let state = State::of(&self.snapshot, &self.store);
         let Reader { heap, value, fingers } = &mut self.reader;
@@ -164,8 +172,8 @@ impl<'a> State<'a> {
         self,
         tree: &Tree<K>,
         (range, direction): (KeyRange<'_>, Direction),
-        fingers: &mut Fingers,
-        value: &mut Scratch,
+        (fingers, value): (&mut Fingers, &mut Scratch),
+        work: &mut Work,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), Abort> {
         let range = bounds::<K>(range).ok_or(Abort::BadRequest)?;
@@ -173,6 +181,7 @@ impl<'a> State<'a> {
         let mut resume: Option<Resume> = None;
         loop {
             unbroken(|| tree.copy_leaf(resume.as_ref(), direction, range, fingers, &mut leaf));
+            work.pass(leaf.len())?;
             for at in 0..leaf.len() {
                 // `visit` is the procedure's code and may panic; everything else here is the engine's (`unbroken`).
                 let (record, word) = unbroken(|| {
@@ -230,12 +239,17 @@ impl Transaction for SnapshotTx {
         let state = State::of(&self.snapshot, &self.store);
         let Reader { heap, value, fingers } = &mut self.reader;
         let _pinned = Pinned::new(heap);
-        let (wanted, fingers) = ((range, direction), &mut fingers[table.0 as usize]);
+        let (wanted, work) = ((range, direction), &mut self.work);
+        let parts = (&mut fingers[table.0 as usize], value);
         match index {
-            AnyIndex::TreeU64(tree) => state.scan(tree, wanted, fingers, value, visit),
-            AnyIndex::TreeBytes(tree) => state.scan(tree, wanted, fingers, value, visit),
+            AnyIndex::TreeU64(tree) => state.scan(tree, wanted, parts, work, visit),
+            AnyIndex::TreeBytes(tree) => state.scan(tree, wanted, parts, work, visit),
             AnyIndex::HashU64(_) | AnyIndex::HashBytes(_) => Err(Abort::BadRequest),
         }
+    }
+
+    fn goes_on(&mut self) {
+        self.work.step();
     }
 
     fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort> {

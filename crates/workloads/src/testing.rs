@@ -328,6 +328,7 @@ impl Runner {
                 Err(Abort::TooLarge) => "too large",
                 Err(Abort::OutOfMemory) => "out of memory",
                 Err(Abort::TooNew) => "too new",
+                Err(Abort::NotReady) => "not ready",
                 Err(Abort::DiskFull) => "disk full",
             };
             *outcomes.entry((name, result)).or_default() += 1;

@@ -80,6 +80,7 @@ impl BackupWorker {
     ) -> BackupWorker {
         let mut occ = Occ::new(store.clone(), shared.clock.clone());
         occ.log().set_most(shared.options.max_transaction_bytes);
+        occ.work().set_most(shared.options.max_transaction_rows);
         occ.set_room(0);
         BackupWorker {
             at,

@@ -213,6 +213,7 @@ impl Controller for SiloController {
 fn occ_of(store: &Arc<Store>, clock: &Arc<Clock>, options: &Options) -> Occ {
     let mut occ = Occ::new(store.clone(), clock.clone());
     occ.log().set_most(options.max_transaction_bytes);
+    occ.work().set_most(options.max_transaction_rows);
     occ.set_room(0);
     occ
 }

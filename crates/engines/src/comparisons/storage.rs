@@ -50,7 +50,8 @@ impl Storage {
     /// On a replica's shelf.
     pub fn new(node: Arc<Node>, shelf: &Shelf) -> Storage {
         Storage {
-            tx: MeerkatTx::new(shelf.store.clone(), node.options.max_transaction_bytes),
+            tx: MeerkatTx::new(shelf.store.clone(), node.options.max_transaction_bytes)
+                .of_rows(node.options.max_transaction_rows),
             applier: Applier::new(shelf.store.clone()),
             marks: shelf.marks.clone(),
             registry: shelf.registry.clone(),

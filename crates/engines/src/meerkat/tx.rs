@@ -20,7 +20,7 @@ use highwater_core::limits::{
 use highwater_core::log::{Key, TxWriter, WriteAt};
 use highwater_core::transaction::KeyRange;
 use highwater_core::{
-    Abort, Direction, IndexKind, KeyKind, Outcome, Registry, TableId, Timestamp, Transaction,
+    Abort, Direction, IndexKind, KeyKind, Outcome, Registry, TableId, Timestamp, Transaction, Work,
 };
 use highwater_store::{Latest, Store};
 
@@ -81,6 +81,7 @@ pub struct MeerkatTx<S = Latest> {
     refuses_writes: bool,
     grows: u64,
     value: Vec<u8>,
+    work: Work,
 }
 
 impl MeerkatTx {
@@ -112,7 +113,14 @@ impl<S: Source> MeerkatTx<S> {
             refuses_writes: false,
             grows: 0,
             value: Vec::new(),
+            work: Work::default(),
         }
+    }
+
+    /// The same; each passes at most so many rows.
+    pub fn of_rows(mut self, most: u64) -> MeerkatTx<S> {
+        self.work.set_most(most);
+        self
     }
 
     /// Where it reads: for validation, between transactions.
@@ -148,6 +156,7 @@ impl<S: Source> MeerkatTx<S> {
         (self.read_count, self.scan_count, self.scanned) = (0, 0, 0);
         self.seen = Timestamp::ZERO;
         self.grows = 0;
+        self.work.begin();
     }
 
     /// It writes nothing after all; what it read stays.
@@ -228,6 +237,7 @@ impl<S: Source> MeerkatTx<S> {
         if self.touched.len() + self.scanned >= MAX_OPERATIONS || self.read_bytes() >= MAX_READ_BYTES {
             return Err(Abort::TooLarge);
         }
+        self.work.pass(1)?;
         let (ts, live) = if value {
             let version = self.latest.get(table, key)?;
             self.value.clear();
@@ -407,6 +417,10 @@ impl<S: Source> Attempts for MeerkatTx<S> {
     fn most(&mut self) -> usize {
         self.writer.most()
     }
+
+    fn most_rows(&mut self) -> u64 {
+        self.work.most()
+    }
 }
 
 impl<S: Source> Transaction for MeerkatTx<S> {
@@ -422,7 +436,13 @@ impl<S: Source> Transaction for MeerkatTx<S> {
         self.check_write(table, key, value.len())?;
         unbroken(|| {
             let hash = hash(table, key);
-            let at = self.find(table, hash, key).unwrap_or_else(|| self.touch(table, hash, key, None));
+            let at = match self.find(table, hash, key) {
+                Some(at) => at,
+                None => {
+                    self.work.pass(1)?;
+                    self.touch(table, hash, key, None)
+                }
+            };
             self.write(at, key, Some(value))
         })
     }
@@ -465,8 +485,9 @@ impl<S: Source> Transaction for MeerkatTx<S> {
         }
         let own = unbroken(|| self.own_in(table, range, direction));
         let mut own = own.iter().peekable();
-        let mut passed =
-            Passed { room: MAX_OPERATIONS - self.touched.len() - self.scanned, ..Passed::default() };
+        let room = MAX_OPERATIONS - self.touched.len() - self.scanned;
+        let room = self.work.left().min(room as u64) as usize;
+        let mut passed = Passed { room, ..Passed::default() };
         passed.room_bytes = MAX_READ_BYTES.saturating_sub(self.read_bytes());
         let before = |a: &[u8], b: &[u8]| if direction == Direction::Forward { a < b } else { a > b };
         let (latest, writer) = (&mut self.latest, &self.writer);
@@ -497,6 +518,7 @@ impl<S: Source> Transaction for MeerkatTx<S> {
         {
             passed.show(own_key, write.value(writer), &mut visit);
         }
+        self.work.pass(passed.count as usize)?;
         unbroken(|| self.remember_scan(table, range, direction, &passed));
         Ok(())
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use highwater_consensus::Voter;
-use highwater_core::{Level, NodeId, StreamId};
+use highwater_core::{Level, NodeId, StreamId, Work};
 
+use super::health::LONG_EXECUTION;
 use super::messages::Report;
 use super::pulse::Pulse;
 use super::shared::Shared;
@@ -37,6 +38,18 @@ impl Context {
     #[inline]
     pub fn pulse(&self) -> &Pulse {
         &self.shared.pulses[self.id.0 as usize]
+    }
+
+    /// Transactions that count their work here pass as many rows as one may, and show this worker's pulse that they go on.
+    pub fn watch(&self, work: &mut Work) {
+        work.set_most(self.options().max_transaction_rows);
+        work.show(self.pulse().progress());
+    }
+
+    /// Transactions are about to be executed, and one may take long: that is no reason to think that this worker is stuck.
+    #[inline]
+    pub fn executes(&self, now: Nanos) {
+        self.pulse().executes(now, now + LONG_EXECUTION * self.options().election_timeout);
     }
 
     /// All streams but this one.

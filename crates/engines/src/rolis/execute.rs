@@ -30,13 +30,17 @@ pub struct Executor {
     /// The controller knows that the clock stands.
     clock_told: bool,
     reply: Vec<u8>,
+    /// Rows that all transactions had passed when the turn began.
+    turn_began: u64,
     /// Never 0.
     random: u64,
 }
 
-/// The longest transaction, all its attempts in a row included, takes no more election timeouts than this: two seconds, for one that
-/// writes 64 MiB in pieces of a few bytes.
-const LONG_EXECUTION: u64 = 16;
+/// Rows that a turn's transactions pass before no further one begins in it: a quarter of a second, about. So a turn takes no longer than that and its
+/// longest transaction, however many long ones wait.
+const ROWS_A_TURN: u64 = 1 << 18;
+/// An attempt that passed more rows and met a conflict is not repeated in the same turn.
+const ROWS_TO_REPEAT: u64 = ROWS_A_TURN / 4;
 /// How long a long request waits to be executed apart: many round trips.
 const APART_PATIENCE: Nanos = 50_000_000;
 
@@ -67,6 +71,7 @@ impl Executor {
             apart_by: None,
             clock_told: false,
             reply: Vec::new(),
+            turn_began: 0,
             random: (seed ^ (u64::from(id) + 1).wrapping_mul(0xd129_0f8a_21b7_4a05)) | 1,
         }
     }
@@ -82,6 +87,12 @@ impl Executor {
         for token in self.retries.give_up() {
             out.reply(token, Outcome::Conflict, &[]);
         }
+    }
+
+    /// Whether this turn's transactions have done so much that the next one waits for another turn.
+    #[inline]
+    pub fn has_done_enough(&self, occ: &Occ) -> bool {
+        occ.all_rows() - self.turn_began > ROWS_A_TURN
     }
 
     /// Whether requests wait for another attempt.
@@ -101,11 +112,6 @@ impl Executor {
         self.apart_by
     }
 
-    /// A transaction may take long, and is no reason to think that this worker is stuck.
-    fn expect_execution(now: Nanos, context: &Context) {
-        context.pulse().executes(now, now + LONG_EXECUTION * context.options().election_timeout);
-    }
-
     /// Runs a request to its speculative commit, or puts it off.
     #[inline]
     pub fn execute(
@@ -116,7 +122,7 @@ impl Executor {
         path: &mut Path<'_>,
     ) -> Taken {
         if path.sealer.request_comes(now) {
-            Executor::expect_execution(now, context);
+            context.executes(now);
         }
         if !hooks::puts_off() && self.attempt(request.token, Call::of(&request), context, path) {
             return Taken::Placed;
@@ -194,6 +200,9 @@ impl Executor {
                 return false;
             }
             context.counters.conflict(occ);
+            if occ.work().rows() > ROWS_TO_REPEAT {
+                return false;
+            }
             back_off(&mut self.random);
         }
         false
@@ -216,16 +225,18 @@ impl Executor {
         if !self.has_retries() {
             return false;
         }
-        Executor::expect_execution(turn.now, context);
+        context.executes(turn.now);
         let options = context.options();
         let in_flight = options.max_in_flight_bytes;
+        let turn_began = self.turn_began;
         let mut retries = std::mem::take(&mut self.retries);
         let mut no_room = false;
         let gave_up = retries.round(options.max_attempts, |retry| {
             if path.sealer.clock_stands().is_some() {
                 return Again::Waits;
             }
-            no_room = path.occ.log_len() >= options.max_entry_bytes
+            no_room = path.occ.all_rows() - turn_began > ROWS_A_TURN
+                || path.occ.log_len() >= options.max_entry_bytes
                 || path.sealer.unreleased_bytes() >= in_flight as u64
                 || path.pending.bytes() + path.confirming.bytes() >= in_flight
                 || path.occ.undo_bytes() >= in_flight;
@@ -244,6 +255,7 @@ impl Executor {
 
     /// A turn begins: what was granted and not used goes back after a while, and disks may be full.
     pub fn next_turn(&mut self, context: &Context, occ: &mut Occ) {
+        self.turn_began = occ.all_rows();
         self.grant.next_turn(&context.shared.account, occ);
         occ.refuse_writes(context.shared.disk_full.load(Ordering::Relaxed));
     }

@@ -229,6 +229,7 @@ impl FunnelWorker {
             header.resize(ENTRY_HEADER_BYTES, 0);
             occ.log().take(header);
             occ.log().set_most(self.shared.options.max_transaction_bytes);
+            occ.work().set_most(self.shared.options.max_transaction_rows);
             occ.set_room(0);
             occ.keep_undo(true);
             self.shared.speculating.fetch_add(1, Ordering::AcqRel);

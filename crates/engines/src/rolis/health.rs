@@ -2,7 +2,9 @@
 //! does not.
 //!
 //! - A worker is *stuck* when a turn is overdue for `STUCK` election timeouts. One that is idle has no turn due; it is
-//!   asked for one now and then (`CHALLENGE`).
+//!   asked for one now and then (`CHALLENGE`). One that executes has `LONG_EXECUTION` from its beginning, and as long again from every step
+//!   that its transactions show, up to `LONGEST_EXECUTION` in all: a request that takes long and goes on costs no lead, one that hangs does,
+//!   and so does one that never ends.
 //! - A leader's stream *stands still* when something in it waits to be decided or released, and for `STILL` timeouts
 //!   nothing was. A slow quorum moves, so it is not meant. The fault may be anywhere; another leader may not have it. If it
 //!   has, nothing is gained by taking turns: each lead that ends so doubles the time that the next one of this node gets,
@@ -21,6 +23,12 @@ use crate::sync::Ordering;
 
 /// A turn overdue for so many election timeouts: the worker is stuck.
 pub const STUCK: u64 = 4;
+/// What executes and shows no step is in time for so many.
+pub const LONG_EXECUTION: u64 = 16;
+/// What executes and goes on is in time for so many: 38 s. What one transaction may do ([`max_transaction_rows`](crate::Options)) takes some seconds on a
+/// core of its own, and this is for one on a tenth of a core. It ends by itself: its rows are bounded.
+const LONGEST_EXECUTION: u64 = 320;
+const _: () = assert!(LONG_EXECUTION < LONGEST_EXECUTION);
 /// No progress in a stream for so many: it stands still.
 const STILL: u64 = 8;
 /// Beyond so many bytes that wait to be decided,
@@ -63,12 +71,32 @@ pub struct Felt {
 struct Seen {
     turned_at: Nanos,
     still_since: Nanos,
+    /// Its steps at the last look, and when there were more than before.
+    steps: u64,
+    stepped_at: Nanos,
     /// When it was asked for a turn, if it has not taken one since.
     challenged: Option<Nanos>,
+    /// When its next turn is due, by the last look.
+    due: Nanos,
     /// For how long a turn is overdue.
     late: Nanos,
     /// For how long its stream stands still while a quorum is there.
     still: Nanos,
+}
+
+impl Seen {
+    /// When its next turn is due. What executes has time from its last step that was seen, but not for ever.
+    fn due_of(&mut self, pulse: &Pulse, now: Nanos, timeout: Nanos) -> Nanos {
+        let (due, since, steps) = (pulse.due(), pulse.executes_since(), pulse.steps());
+        if std::mem::replace(&mut self.steps, steps) != steps {
+            self.stepped_at = now;
+        }
+        if since == NEVER {
+            return due;
+        }
+        let goes_on = self.stepped_at + LONG_EXECUTION * timeout;
+        due.max(goes_on.min(since + LONGEST_EXECUTION * timeout))
+    }
 }
 
 impl Health {
@@ -97,16 +125,21 @@ impl Health {
         let mut wake = false;
         // The mark waits for a long execution, and so do all streams: that is no reason to give up the lead. If it takes too
         // long, its worker is overdue itself. Short ones, of which some is always under way, excuse nothing.
-        let long = |pulse: &Pulse| pulse.due() > now && now.saturating_sub(pulse.executes_since()) > timeout;
-        let executing = shared.pulses.iter().any(long);
+        let mut executing = false;
         for (seen, pulse) in self.workers.iter_mut().zip(&shared.pulses) {
-            let (turned, due, still) = (pulse.last_turn(), pulse.due(), pulse.standing_still());
+            seen.due = seen.due_of(pulse, now, timeout);
+            executing |= seen.due > now && now.saturating_sub(pulse.executes_since()) > timeout;
+        }
+        for (seen, pulse) in self.workers.iter_mut().zip(&shared.pulses) {
+            let (turned, due, still) = (pulse.last_turn(), seen.due, pulse.standing_still());
             let turned_since = turned != seen.turned_at;
             seen.turned_at = turned;
             if turned_since {
                 seen.challenged = None;
             }
-            let overdue = due < now || seen.challenged.is_some();
+            // Who was asked for a turn and executes has taken one, and not ended it.
+            let asked = seen.challenged.is_some() && pulse.executes_since() == NEVER;
+            let overdue = due < now || asked;
             seen.late = if overdue && !turned_since { seen.late + awake } else { 0 };
             // Without a quorum nothing can move; who returns gets the whole time.
             let stands = quorum && !executing && still != NEVER && still == seen.still_since;

@@ -80,6 +80,7 @@ impl Lead {
             || self.pending_bytes() >= options.max_in_flight_bytes
             || occ.undo_bytes() >= options.max_in_flight_bytes
             || self.executor.is_full(options.max_in_flight_bytes)
+            || self.executor.has_done_enough(occ)
             || self.sealer.unreleased_bytes() >= options.max_in_flight_bytes as u64
             || hooks::is_busy();
         if full { Err(Refusal::Busy) } else { Ok(()) }
@@ -94,6 +95,7 @@ impl Lead {
         (self.quiescing, self.quiesced) = (None, false);
         occ.log().take(fresh_entry());
         occ.log().set_most(context.options().max_transaction_bytes);
+        context.watch(occ.work());
         occ.set_room(0);
         occ.keep_undo(true);
         occ.set_floor(base);
@@ -184,6 +186,8 @@ impl Lead {
         turn: &mut Turn<'_>,
     ) -> bool {
         let Lead { executor, sealer, pending, confirming, .. } = self;
+        // What was not taken for that is taken in the next turn.
+        turn.again |= executor.has_done_enough(occ);
         executor.next_turn(context, occ);
         let no_room =
             executor.retry(context, &mut Path { occ, feed, sealer, pending, confirming, stream }, turn);

@@ -1,11 +1,13 @@
 //! What each worker lets its controller see without a word between them: when it took its last turn and when the next is
-//! due, since when its stream stands still, and whom it heard when.
+//! due, whether what it executes goes on, since when its stream stands still, and whom it heard when.
 //!
 //! A worker stores a few plain words a turn, on cache lines of its own; the controller reads them at its heartbeats. So a
 //! heartbeat can vouch for the workers ([`super::health`]), and what travels between workers counts as a sign of life
 //! between nodes.
 
-use highwater_core::{Epoch, NodeId};
+use std::sync::Arc;
+
+use highwater_core::{Epoch, NodeId, Progress};
 
 use crate::seam::{Nanos, Next};
 use crate::sync::{AtomicU64, Ordering};
@@ -22,6 +24,8 @@ pub struct Pulse {
     executes_since: AtomicU64,
     still_since: AtomicU64,
     waiting_bytes: AtomicU64,
+    /// Steps of what it executes; written by its transactions.
+    progress: Arc<Progress>,
     led_at: AtomicU64,
     led_epoch: AtomicU64,
     heard: [AtomicU64; 32],
@@ -35,6 +39,7 @@ impl Default for Pulse {
             executes_since: AtomicU64::new(NEVER),
             still_since: AtomicU64::new(NEVER),
             waiting_bytes: AtomicU64::new(0),
+            progress: Arc::default(),
             led_at: AtomicU64::new(0),
             led_epoch: AtomicU64::new(0),
             heard: Default::default(),
@@ -72,6 +77,16 @@ impl Pulse {
     /// Since when it has been executing; [`NEVER`] if it is not.
     pub fn executes_since(&self) -> Nanos {
         self.executes_since.load(Ordering::Relaxed)
+    }
+
+    /// Where its transactions show that they go on.
+    pub fn progress(&self) -> Arc<Progress> {
+        self.progress.clone()
+    }
+
+    /// Steps of its transactions, ever: whoever finds more of them than at the last look knows that it goes on.
+    pub fn steps(&self) -> u64 {
+        self.progress.steps()
     }
 
     /// So many bytes wait to be decided: on a slow network that takes its time.

@@ -110,7 +110,7 @@ impl Reads {
         };
         match shared.snapshot((turn.now, self.since), self.least, store) {
             Offer::Read(snapshot, life) => {
-                self.read(store, (snapshot, life), context, turn.out);
+                self.read(store, (snapshot, life), context, turn);
                 self.tends = true;
                 Next::Now
             }
@@ -128,8 +128,9 @@ impl Reads {
         store: &Arc<Store>,
         (snapshot, life): (Arc<Snapshot>, Life),
         context: &Context,
-        out: &mut Outbox,
+        Turn { now, out, .. }: &mut Turn<'_>,
     ) {
+        let now = *now;
         let before = (out.replies.len(), out.reply_bytes.len());
         let at = snapshot.ts();
         let Reads { registry, waiting, args, reader, reply, .. } = self;
@@ -138,8 +139,14 @@ impl Reads {
                 tx.move_to(snapshot);
                 tx
             }
-            None => reader.insert(SnapshotTx::new(snapshot)),
+            None => {
+                let tx = reader.insert(SnapshotTx::new(snapshot));
+                context.watch(tx.work());
+                tx
+            }
         };
+        // One may take long, as a leader's may.
+        context.executes(now);
         let (mut start, mut done) = (0, 0);
         for read in waiting.iter() {
             if out.reply_bytes.len() >= before.1 + RELEASE_BYTES {
@@ -149,6 +156,7 @@ impl Reads {
             done += 1;
             reply.clear();
             reply.shrink_to(RELEASE_BYTES);
+            tx.work().begin();
             let outcome = match registry.run(read.procedure, tx, &args[start..read.end], reply) {
                 _ if reply.len() > MAX_REPLY_BYTES => Outcome::TooLarge,
                 Ok(()) => Outcome::Committed,
@@ -157,12 +165,14 @@ impl Reads {
                 Err(Abort::BadRequest | Abort::TooNew) => Outcome::BadRequest,
                 // By the procedure's own decision: a snapshot has no conflicts.
                 Err(Abort::Conflict) => Outcome::Conflict,
+                Err(Abort::NotReady) => Outcome::Denied,
                 Err(Abort::TooLarge) => Outcome::TooLarge,
                 Err(Abort::OutOfMemory) => Outcome::OutOfMemory,
                 Err(Abort::DiskFull) => Outcome::DiskFull,
             };
             if outcome == Outcome::TooLarge {
-                explain(reply, context.options().max_transaction_bytes);
+                let options = context.options();
+                explain(reply, options.max_transaction_bytes, options.max_transaction_rows);
             }
             out.reply_at(read.token, outcome, at, reply);
             start = read.end;

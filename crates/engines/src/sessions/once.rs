@@ -63,6 +63,7 @@ pub(crate) fn attempt<T: Attempts>(
             explain_too_new(reply);
             return ends.roll_back(tx).ok().map(|ts| (ts, Outcome::BadRequest));
         }
+        Err(Abort::NotReady) => return ends.roll_back(tx).ok().map(|ts| (ts, Outcome::Denied)),
         Err(Abort::TooLarge) => Kept::TooLarge,
         _ if reply.len() > MAX_SESSION_REPLY_BYTES => Kept::TooLarge,
         Err(Abort::Rollback) => Kept::RolledBack,
@@ -82,7 +83,7 @@ pub(crate) fn attempt<T: Attempts>(
             tx.drop_writes();
         }
         if kept == Kept::TooLarge {
-            explain_here(reply, tx.most());
+            explain_here(reply, tx.most(), tx.most_rows());
         }
         let record = Record { clock, sequence: session.sequence, fingerprint: print, kept, reply };
         let ended = record.put(tx, table, session.id).and_then(|()| ends.commit(tx));
@@ -151,8 +152,8 @@ fn no_room<T: Attempts>(
 
 /// What [`explain`] says, and what else is limited here.
 #[cold]
-fn explain_here(reply: &mut Vec<u8>, most: usize) {
-    explain(reply, most);
+fn explain_here(reply: &mut Vec<u8>, most: usize, most_rows: u64) {
+    explain(reply, most, most_rows);
     write!(reply, "; under a session {MAX_SESSION_REPLY_BYTES} bytes")
         .expect("writing to memory does not fail");
 }

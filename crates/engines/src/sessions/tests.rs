@@ -48,6 +48,11 @@ impl Procedure for AddAnd {
         match args[1] {
             b'r' => Err(Abort::Rollback),
             b'p' => panic!("as it was asked to"),
+            b'n' if READY.get() => Ok(()),
+            b'n' => {
+                *reply = b"LATER nothing was done".to_vec();
+                Err(Abort::NotReady)
+            }
             _ => {
                 reply.resize(MAX_SESSION_REPLY_BYTES + 1, 0);
                 Ok(())
@@ -66,6 +71,10 @@ impl Library for Numbers {
         registry.register::<AddAnd>();
         register::<SESSIONS, T>(registry);
     }
+}
+
+thread_local! {
+    static READY: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 const ADD: ProcedureId = ProcedureId(0);
@@ -172,6 +181,24 @@ fn an_end_without_writes_is_kept_too() {
     assert_eq!((alone.number(9), alone.number(b'r')), (Some(1), None), "nothing was written");
     assert!(matches!(alone.ask(id, 7), Answer::Ended(Kept::TooLarge, _)));
     assert_eq!(alone.once((id, 8), ADD, &[9]), (COMMITTED, vec![2]));
+}
+
+/// What a node gets ready takes no number: the same one is asked again, and runs.
+#[test]
+fn what_was_not_ready_is_no_end() {
+    let mut alone = Alone::new();
+    let id = alone.open();
+    let session = Some(Session { id, sequence: 1 });
+    for _ in 0..2 {
+        let told = alone.run(ADD_AND, &[7, b'n'], session);
+        assert_eq!(told, (Outcome::Denied, b"LATER nothing was done".to_vec()));
+        assert_eq!(alone.number(7), None);
+    }
+    READY.set(true);
+    for _ in 0..2 {
+        assert_eq!(alone.run(ADD_AND, &[7, b'n'], session), (Outcome::Committed, vec![1]));
+        assert_eq!(alone.number(7), Some(1));
+    }
 }
 
 #[test]

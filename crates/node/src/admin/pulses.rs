@@ -4,8 +4,8 @@ use highwater_engines::Nanos;
 
 use crate::shared::{Shared, WorkerLetter};
 
-/// A worker that reads no letter for as long is stuck. A transaction of the longest kind takes two seconds.
-pub const LONGEST_TURN: Nanos = 10_000_000_000;
+/// A worker that reads no letter for as long is stuck. What executes and goes on is let go on for 38 s.
+pub const LONGEST_TURN: Nanos = 60_000_000_000;
 
 /// What each worker was asked.
 pub struct Pulses(Vec<Asked>);

@@ -163,6 +163,8 @@ pub struct LimitConfig {
     pub log_retain_bytes: usize,
     /// See [`Options::max_attempts`].
     pub max_attempts: u32,
+    /// See [`Options::max_transaction_rows`].
+    pub transaction_rows: u64,
     /// See [`Options::snapshot_age`]; in microseconds.
     pub snapshot_age_us: u64,
     /// Memory in MiB that this node may use; 0: see [`memory`].
@@ -451,6 +453,7 @@ impl Config {
             max_in_flight_requests: self.limits.max_in_flight_requests,
             log_retain_bytes: self.limits.log_retain_bytes,
             max_attempts: self.limits.max_attempts,
+            max_transaction_rows: self.limits.transaction_rows,
             snapshot_age: self.limits.snapshot_age_us.saturating_mul(1_000),
             founders: founders.collect(),
             durability: self.cluster.durability.level(),

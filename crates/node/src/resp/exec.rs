@@ -8,6 +8,7 @@ use super::commands;
 use super::errors::RequestError;
 use super::keyspace::head::Row;
 use super::keyspace::{KEYSPACE, Keyspace, Stop};
+use super::modules::COMPILING;
 use super::moment::Moment;
 use super::reply::{Protocol, Reply};
 use super::request::{Args, Framing, Step, Watch};
@@ -33,7 +34,7 @@ impl Procedure for Exec {
         let Ok(framing) = Framing::decode(&mut reader) else { return malformed(reply) };
         match execute(tx, &mut reader, moment, framing, reply) {
             Ok(()) => Ok(()),
-            Err(Stop::Abort(abort)) => Err(abort),
+            Err(Stop::Abort(abort)) => Err(stopped(abort, reply)),
             Err(Stop::Malformed) => malformed(reply),
         }
     }
@@ -41,6 +42,15 @@ impl Procedure for Exec {
     fn explain_panic(message: &str, _: &[u8], reply: &mut Vec<u8>) {
         panicked(message, reply);
     }
+}
+
+/// Says what is not ready, if that is why a request stopped.
+pub(super) fn stopped(why: Abort, reply: &mut Vec<u8>) -> Abort {
+    if why == Abort::NotReady {
+        reply.clear();
+        reply.extend_from_slice(COMPILING);
+    }
+    why
 }
 
 /// As an error of the door: whatever bytes a reply has go to the client's socket.
@@ -68,6 +78,7 @@ fn execute<T: Transaction>(
     let mut keyspace = Keyspace::new(tx, moment);
     keyspace.goes_on = framing.again;
     for _ in 0..count {
+        keyspace.transaction().goes_on();
         match Step::decode(reader)? {
             Step::Literal(known) => reply.out.extend_from_slice(known),
             Step::Command { opcode, args, user } => {

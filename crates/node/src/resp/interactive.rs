@@ -34,7 +34,7 @@ use highwater_core::{Abort, Procedure, Transaction, planted};
 use super::command::Opcode;
 use super::commands;
 use super::errors::{CommandError, RequestError};
-use super::exec::{malformed, panicked};
+use super::exec::{malformed, panicked, stopped};
 use super::keyspace::{Keyspace, Stop};
 use super::moment::Moment;
 use super::reply::{Protocol, Reply};
@@ -280,7 +280,7 @@ impl Procedure for Interact {
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         match interact(tx, args, reply) {
             Ok(()) => Ok(()),
-            Err(Stop::Abort(abort)) => Err(abort),
+            Err(Stop::Abort(abort)) => Err(stopped(abort, reply)),
             Err(Stop::Malformed) => malformed(reply),
         }
     }
@@ -336,6 +336,7 @@ fn run<T: Transaction>(
     reply: &mut Reply<'_>,
 ) -> Result<(), Stop> {
     let Step::Command { opcode, args, user } = Step::decode(reader)? else { return Err(Stop::Malformed) };
+    keyspace.transaction().goes_on();
     keyspace.set_user(user);
     commands::run(opcode.spec(), args, keyspace, reply)?;
     if reply.out.len() > MAX_REPLY_BYTES { Err(Stop::Abort(Abort::TooLarge)) } else { Ok(()) }

@@ -57,6 +57,16 @@ pub fn encode(
     Ok(Some(Typed { opcode, session }))
 }
 
+/// Writes the request of a command that nobody typed.
+pub fn command<'a>(opcode: Opcode, words: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut request = Moment::default().bytes().to_vec();
+    Framing { protocol: Protocol::Resp2, block: false, again: false }.encode(&mut request);
+    put_varint(&mut request, 0);
+    put_varint(&mut request, 1);
+    Step::encode_command(opcode, words, &mut request);
+    request
+}
+
 fn find<'a>(
     name: &[u8],
     words: &(impl ExactSizeIterator<Item = &'a [u8]> + Clone),

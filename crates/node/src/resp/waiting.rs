@@ -7,7 +7,7 @@
 //! Nobody is handed anything: to be woken is to look again, in a transaction like any other. While nobody waits, all that it costs is one
 //! look at a number for each write.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -127,6 +127,21 @@ impl Waiting {
         self.wake_first(self.lock(), keys);
     }
 
+    /// What everybody in this line waits for is there for all of them.
+    pub fn wake_line(&self, key: &[u8]) {
+        let mut lines = self.lock();
+        let line: Vec<u64> = lines.by_key.get(key).into_iter().flatten().copied().collect();
+        for client in &line {
+            let woken = lines.woken.entry(worker_of(*client)).or_default();
+            if !woken.contains(client) {
+                woken.push(*client);
+            }
+        }
+        drop(lines);
+        let workers: BTreeSet<usize> = line.into_iter().map(worker_of).collect();
+        workers.into_iter().for_each(|worker| (self.wake)(worker));
+    }
+
     /// Something may be there under any key.
     pub fn wake_all(&self) {
         let lines = self.lock();
@@ -215,6 +230,17 @@ mod tests {
         assert_eq!((waiting.take_woken(0), waiting.take_woken(1)), (vec![], vec![0x201]));
         waiting.leave(0x201, &keys(&["a"]));
         assert!(!waiting.is_any());
+    }
+
+    #[test]
+    fn a_whole_line_is_woken() {
+        let waiting = Waiting::new(Box::new(|_| ()));
+        [0x100, 0x201, 0x300].iter().for_each(|client| {
+            waiting.enter(*client, &keys(&["a"]));
+        });
+        waiting.enter(0x400, &keys(&["b"]));
+        waiting.wake_line(b"a");
+        assert_eq!((waiting.take_woken(0), waiting.take_woken(1)), (vec![0x100, 0x300], vec![0x201]));
     }
 
     fn request(words: &[&[u8]]) -> Vec<u8> {

@@ -28,6 +28,8 @@ use crate::logging;
 use crate::meter::Meter;
 use crate::own_address;
 use crate::resp::Callables;
+#[cfg(feature = "wasm")]
+use crate::resp::{Door, modules::compiler::Compiler};
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
 use crate::storage::{DataDirectory, StartProgress, Storage, recovery};
@@ -336,6 +338,7 @@ impl Node {
                 sessions: sessions.take(),
                 expiry: (index == 0).then(|| worker::Expiry::new(&shared.procedures)),
                 users: (index == 0).then(|| worker::Users::new(door.clone())),
+                modules: (cfg!(feature = "wasm") && index == 0).then(|| worker::Modules::new(door.clone())),
                 keys: keys.clone().filter(|_| config.tls.resp),
                 forward: config.server.forward,
                 ring: rings.next(),
@@ -364,14 +367,18 @@ impl Node {
         };
         for (index, worker) in loops.into_iter().enumerate() {
             let core = core_of(&config.threads.pin, index);
+            let compiler = node.shared.compiler.clone();
             node.spawn(format!("worker-{index}"), move || {
                 pin_to(core);
                 crate::slice::ask_for_short_slices();
                 crate::resp::scripts::vm::limit(scripts);
                 crate::resp::modules::limit(procedures);
+                crate::resp::modules::compiler::compile_by(compiler);
                 worker.run()
             })?;
         }
+        #[cfg(feature = "wasm")]
+        start_compiler(node.shared.compiler.clone(), Arc::downgrade(&door), procedures)?;
         let memory = node.shared.clone();
         let limit = shares.store.saturating_add(shares.slack);
         node.spawn("memory".into(), move || {
@@ -575,4 +582,26 @@ fn listen<T>(
 ) -> Result<T, NodeError> {
     let found = own_address::find(what, address);
     found.and_then(listen).map_err(|error| NodeError::Listen { what, address: address.to_string(), error })
+}
+
+/// Compilers go deep.
+#[cfg(feature = "wasm")]
+const COMPILER_STACK_BYTES: usize = 16 << 20;
+
+/// Starts the compiler's thread. Nobody waits for its end: what it compiles then is of no use any more.
+#[cfg(feature = "wasm")]
+fn start_compiler(
+    compiler: Arc<Compiler>,
+    door: std::sync::Weak<Door>,
+    procedures: crate::resp::modules::Limits,
+) -> Result<(), NodeError> {
+    let run = move || {
+        // Whoever waits for a module waits for seconds; others wait for a core.
+        let _ = rustix::process::setpriority_process(None, 10);
+        crate::resp::modules::limit(procedures);
+        let wake = |line: &[u8]| door.upgrade().iter().for_each(|door| door.waiting.wake_line(line));
+        compiler.run(crate::resp::modules::compile, wake);
+    };
+    let builder = std::thread::Builder::new().name("compiler".into()).stack_size(COMPILER_STACK_BYTES);
+    builder.spawn(run).map(drop).map_err(|error| NodeError::System { what: "start a thread", error })
 }

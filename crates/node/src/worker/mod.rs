@@ -18,6 +18,7 @@ pub mod forward;
 mod keys;
 mod loading;
 mod locals;
+mod modules;
 mod on_ring;
 mod rationing;
 mod serving;
@@ -61,6 +62,7 @@ use forward::Forwarding;
 use keys::{KEY_PEER, KEY_WAKER};
 use locals::Locals;
 pub use locals::{Answer, Ended, LocalRequest};
+pub use modules::Modules;
 pub use sessions::Sessions;
 pub use users::Users;
 pub use watch::Watch;
@@ -94,6 +96,8 @@ pub struct Setup {
     pub expiry: Option<Expiry>,
     /// One worker has the node's users follow the table.
     pub users: Option<Users>,
+    /// One worker has the modules compiled that others loaded.
+    pub modules: Option<Modules>,
     /// If its door speaks TLS.
     pub keys: Option<Arc<Keys>>,
     /// Whether what its clients ask goes on to the leader.
@@ -128,6 +132,7 @@ pub struct WorkerThread {
     sessions: Option<Sessions>,
     expiry: Option<Expiry>,
     users: Option<Users>,
+    modules: Option<Modules>,
     locals: Locals,
     forwarding: Forwarding,
     /// What the ring receives into; 0 without one.
@@ -139,7 +144,7 @@ impl WorkerThread {
     pub fn new(shared: Arc<Shared>, setup: Setup) -> io::Result<WorkerThread> {
         let poller = Poller::new()?;
         let Setup { index, engine, listener, door, watch, rules, links, .. } = setup;
-        let Setup { sessions, expiry, users, keys, forward, ring, .. } = setup;
+        let Setup { sessions, expiry, users, modules, keys, forward, ring, .. } = setup;
         let forwarding = Forwarding::new(index, forward, links, rules.limits, door.clone(), watch.clone());
         poller.add(&shared.workers[index].waker, KEY_WAKER, Interest::EDGE)?;
         let ring_bytes = ring.as_ref().map_or(0, |_| uring::MEMORY);
@@ -164,6 +169,7 @@ impl WorkerThread {
             sessions,
             expiry,
             users,
+            modules,
             locals: Locals::new(shared.clone(), index),
             forwarding,
             ring_bytes,
@@ -229,6 +235,9 @@ impl WorkerThread {
         if let Some(users) = self.users.as_mut().filter(|_| !self.shared.ending()) {
             users.turn(now, &mut *self.engine);
         }
+        if let Some(modules) = self.modules.as_mut().filter(|_| !self.shared.ending()) {
+            modules.turn(now, &mut *self.engine);
+        }
         if let Some(writing) = &mut self.writing {
             writing.tell(now, &mut *self.engine);
         }
@@ -262,7 +271,8 @@ impl WorkerThread {
         let later = self.clients.puts_off().then(|| self.forwarding.upstream.deadline()).flatten();
         let deadlines = [self.clients.deadline(), self.coordinators.deadline(), self.rests_at, later];
         let users_at = self.users.as_ref().and_then(Users::next);
-        let kept = [sessions_at, expiry_at, users_at, self.locals.next()];
+        let modules_at = self.modules.as_ref().and_then(Modules::next);
+        let kept = [sessions_at, expiry_at, users_at, modules_at, self.locals.next()];
         for at in deadlines.into_iter().chain(kept).flatten() {
             next = next.sooner(Next::At(at));
         }
@@ -337,6 +347,11 @@ impl WorkerThread {
                     Owner::Keeper if slot == users::SLOT => {
                         if let Some(users) = &mut self.users {
                             users.released(now, released.outcome, out.content(released));
+                        }
+                    }
+                    Owner::Keeper if slot == modules::SLOT => {
+                        if let Some(modules) = &mut self.modules {
+                            modules.released(now, released.outcome, out.content(released));
                         }
                     }
                     Owner::Keeper if slot == forward::SLOT => {

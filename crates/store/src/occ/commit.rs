@@ -28,6 +28,9 @@ const READINGS: u32 = 1 << 16;
 /// few readings tell, and more would cost the run its time.
 const READINGS_SIMULATED: u32 = 64;
 
+/// A commit shows that it goes on after so many records: a transaction of a million takes a while to lock, validate and install.
+const STRETCH: usize = 4096;
+
 /// A record that could not be locked, by its place among the writes; and how many before it, or with it, were.
 struct Unlocked {
     locked: usize,
@@ -159,6 +162,9 @@ impl Occ {
         let Sets { writes, accesses, .. } = &mut self.sets;
         for (at, write) in writes.iter_mut().enumerate() {
             hooks::point(LOCK);
+            if at % STRETCH == STRETCH - 1 {
+                self.work.step();
+            }
             let before = match lock(write.record.word()) {
                 Ok(DEAD) => return Err(Unlocked { locked: at, at, busy: false }),
                 Err(Busy) => return Err(Unlocked { locked: at, at, busy: true }),
@@ -233,8 +239,11 @@ impl Occ {
     #[inline(always)]
     pub fn validate(&mut self) -> Result<(), Abort> {
         let Phase::Stamped(ts) = self.phase else { panic!("validate comes after timestamp") };
+        let records = match self.sets.accesses.len() {
+            0..STRETCH => self.sets.accesses.iter().all(|access| self.is_as_seen(access)),
+            _ => self.are_as_seen(),
+        };
         let sets = &self.sets;
-        let records = sets.accesses.iter().all(|access| self.is_as_seen(access));
         // Legal, so a simulated run does it now and then: a transaction may always be taken for one with a conflict.
         let nodes = || planted!(PhantomsAllowed) || sets.nodes.unchanged();
         if !((records || planted!(ReadsUnvalidated)) && nodes()) || hooks::buggify(CONFLICT) {
@@ -245,6 +254,16 @@ impl Occ {
         let ts = if planted!(StampedLate) { self.clock.now() } else { ts };
         self.phase = Phase::Validated(ts);
         Ok(())
+    }
+
+    /// The same of very many records.
+    #[cold]
+    fn are_as_seen(&mut self) -> bool {
+        (0..self.sets.accesses.len()).step_by(STRETCH).all(|start| {
+            self.work.step();
+            let end = self.sets.accesses.len().min(start + STRETCH);
+            self.sets.accesses[start..end].iter().all(|access| self.is_as_seen(access))
+        })
     }
 
     /// Whether a record is as this transaction has seen it, while its locks are held.
@@ -304,8 +323,11 @@ impl Occ {
             undo.end(ts, &self.heap);
         }
         let mut deleted = false;
-        for write in &self.sets.writes {
+        for (at, write) in self.sets.writes.iter().enumerate() {
             hooks::point(INSTALL);
+            if at % STRETCH == STRETCH - 1 {
+                self.work.step();
+            }
             debug_assert!(write.before & TIMESTAMP < ts.0, "a record's timestamp only grows");
             if write.delete {
                 deleted = true;

@@ -77,6 +77,7 @@ impl Occ {
         if self.sets.are_full() {
             return Err(Abort::TooLarge);
         }
+        self.work.pass(1)?;
         let mut backoff = Backoff::default();
         loop {
             let found = with_index!(self.store.table(table).expect("it was there"), index => {

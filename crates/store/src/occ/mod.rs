@@ -112,7 +112,7 @@ mod write;
 use std::sync::Arc;
 
 use highwater_core::log::TxWriter;
-use highwater_core::{Abort, Clock, Timestamp};
+use highwater_core::{Abort, Clock, Timestamp, Work};
 
 use crate::graveyard::Graveyard;
 use crate::heap::Heap;
@@ -152,6 +152,7 @@ pub struct Occ {
     /// The largest timestamp seen by the open transaction.
     latest: u64,
     sets: Sets,
+    work: Work,
     ahead: ahead::Ahead,
     /// Whether the current transaction writes; or else, whether the last one wrote.
     wrote: bool,
@@ -196,6 +197,7 @@ impl Occ {
             clock_stands: None,
             latest: 0,
             sets: Sets::new(),
+            work: Work::default(),
             ahead: ahead::Ahead::default(),
             wrote: false,
             value: Scratch::default(),
@@ -218,6 +220,7 @@ impl Occ {
         assert_eq!(self.phase, Phase::Idle, "one transaction at a time");
         self.heap.pin();
         self.writer.begin();
+        self.work.begin();
         self.latest = 0;
         self.wrote = false;
         self.phase = Phase::Open;
@@ -244,6 +247,18 @@ impl Occ {
     #[inline]
     pub fn log(&mut self) -> &mut TxWriter {
         &mut self.writer
+    }
+
+    /// What transactions have done, and how much one may.
+    #[inline]
+    pub fn work(&mut self) -> &mut Work {
+        &mut self.work
+    }
+
+    /// Rows that all its transactions have passed.
+    #[inline]
+    pub fn all_rows(&self) -> u64 {
+        self.work.all_rows()
     }
 
     /// The store.

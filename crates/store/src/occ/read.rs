@@ -6,7 +6,7 @@ use highwater_core::contain::unbroken;
 use highwater_core::hooks;
 use highwater_core::log::{TxWriter, WriteAt};
 use highwater_core::transaction::KeyRange;
-use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
+use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction, Work};
 
 use super::look::Looked;
 use super::sets::{Seen, Sets};
@@ -24,6 +24,7 @@ const SCAN_AHEAD: usize = 8;
 /// The parts of an [`Occ`] that reading needs, apart from the store.
 pub(super) struct Reading<'a> {
     pub sets: &'a mut Sets,
+    pub work: &'a mut Work,
     pub value: &'a mut Scratch,
     pub fingers: &'a mut Fingers,
     pub latest: &'a mut u64,
@@ -77,6 +78,8 @@ impl Reading<'_> {
         if self.sets.are_full() {
             return Err(Abort::TooLarge);
         }
+        // Some of a leaf may be passed and not looked at: a scan that is to find one row costs the leaf all the same.
+        self.work.pass(self.leaf.len())?;
         self.sets.nodes.push(self.leaf.seen);
         hooks::point(EXECUTE);
         Ok(self.leaf.len())
@@ -139,6 +142,7 @@ impl Occ {
         let index = self.store.table(table).ok_or(Abort::BadRequest)?;
         let reading = Reading {
             sets: &mut self.sets,
+            work: &mut self.work,
             value: &mut self.value,
             fingers: &mut self.fingers[table.0 as usize],
             latest: &mut self.latest,
@@ -226,6 +230,10 @@ impl Transaction for Occ {
                 }
             })
         })
+    }
+
+    fn goes_on(&mut self) {
+        self.work.step();
     }
 
     fn prefetch(&mut self, wanted: &[(TableId, u64)]) {

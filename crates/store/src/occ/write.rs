@@ -6,7 +6,7 @@
 use highwater_core::hooks;
 use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use highwater_core::log::TxWriter;
-use highwater_core::{Abort, TableId};
+use highwater_core::{Abort, TableId, Work};
 
 use super::Occ;
 use super::growth::{may_be_note, notes_paid};
@@ -26,6 +26,7 @@ use crate::word::{DEAD, TIMESTAMP, TOMBSTONE};
 struct Writing<'a> {
     table: TableId,
     sets: &'a mut Sets,
+    work: &'a mut Work,
     writer: &'a mut TxWriter,
     fingers: &'a mut Fingers,
     heap: &'a mut Heap,
@@ -126,6 +127,7 @@ impl Writing<'_> {
         hash: u64,
         value_len: usize,
     ) -> Result<(Record, bool), Abort> {
+        self.work.pass(1)?;
         self.sets.nodes.prepare_insertion();
         if (self.writer.open_bytes() + value_len) as u64 >= self.room
             && !(may_be_note(key_len_of(I::Keys::logged(key)), value_len)
@@ -195,6 +197,7 @@ macro_rules! write_with {
         let mut $writing = Writing {
             table: $table,
             sets: &mut occ.sets,
+            work: &mut occ.work,
             writer: &mut occ.writer,
             fingers: &mut occ.fingers[$table.0 as usize],
             heap: &mut occ.heap,

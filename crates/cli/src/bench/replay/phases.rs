@@ -235,7 +235,12 @@ impl Executor<'_> {
             Ok(()) => self.occ.commit(),
             Err(Abort::Rollback) => self.occ.commit_rollback(),
             Err(
-                Abort::BadRequest | Abort::TooLarge | Abort::OutOfMemory | Abort::TooNew | Abort::DiskFull,
+                Abort::BadRequest
+                | Abort::TooLarge
+                | Abort::OutOfMemory
+                | Abort::TooNew
+                | Abort::NotReady
+                | Abort::DiskFull,
             ) => {
                 panic!("a workload sent nonsense: {}", String::from_utf8_lossy(reply))
             }

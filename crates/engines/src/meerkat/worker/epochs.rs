@@ -91,7 +91,9 @@ impl MeerkatWorker {
             self.forget();
             self.store = store.clone();
             self.marks = marks.clone();
-            self.tx = MeerkatTx::new(store.clone(), self.shared.options.max_transaction_bytes);
+            let options = &self.shared.options;
+            self.tx = MeerkatTx::new(store.clone(), options.max_transaction_bytes)
+                .of_rows(options.max_transaction_rows);
             self.applier = Applier::new(store.clone());
             self.installer = Installer::default();
         }

@@ -158,7 +158,8 @@ impl MeerkatWorker {
             me,
             counters,
             registry,
-            tx: MeerkatTx::new(store.clone(), options.max_transaction_bytes),
+            tx: MeerkatTx::new(store.clone(), options.max_transaction_bytes)
+                .of_rows(options.max_transaction_rows),
             applier: Applier::new(store.clone()),
             store: store.clone(),
             marks: marks.clone(),

@@ -277,7 +277,7 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Local HotKeys, "hw.hotkeys", -1, "admin loading stale", NO_KEYS, "server", "0.1.0", "Get the keys at which transactions meet most",
         subcommands!["hw.hotkeys" "reset" 2, "hw.hotkeys" "help" 2]),
     spec!(Data Module, "hw.module", -2, "write denyoom admin noscript", NO_KEYS, "scripting", "0.2.0", "Load, unload, list and describe WebAssembly modules",
-        subcommands!["hw.module" "load" -4, "hw.module" "unload" 3, "hw.module" "list" 2, "hw.module" "info" 3, "hw.module" "help" 2]),
+        subcommands!["hw.module" "load" -4, "hw.module" "unload" 3, "hw.module" "list" 2, "hw.module" "info" 3, "hw.module" "compile" 2, "hw.module" "help" 2]),
     spec!(Data Invoke, "hw.invoke", -2, "write noscript", NO_KEYS, "scripting", "0.2.0", "Call a procedure of a module: what HW.CALL of one becomes"),
     spec!(Data InvokeRo, "hw.call_ro", -2, "readonly noscript", NO_KEYS, "scripting", "0.2.0", "Call a procedure of a module that only reads"),
     spec!(Data DebugObject, "hw.debugobject", 2, "readonly admin", ONE_KEY, "server", "0.2.0", "Tell how a key stands in its row: DEBUG OBJECT"),

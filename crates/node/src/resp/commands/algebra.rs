@@ -9,10 +9,14 @@ use super::sets::{add, members, reply_set};
 use super::words::{is, unsigned};
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::head::{Head, Kind};
+use crate::resp::keyspace::rows::hash;
 use crate::resp::keyspace::{Done, Failure, Keyspace};
 use crate::resp::number::parse_integer;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
+
+/// A result of more members is stored in the order of its rows.
+const LARGE: usize = 1024;
 
 /// How sets are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +36,11 @@ pub fn sets<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Done {
-    let joined = joined(args, join, keyspace)?;
+    let mut joined = joined(args, join, keyspace)?;
+    // As a small set of integers would be told.
+    if joined.iter().all(|member| parse_integer(member).is_some()) {
+        joined.sort_by_cached_key(|member| parse_integer(member));
+    }
     reply_set(&joined, reply)
 }
 
@@ -44,7 +52,11 @@ pub fn store<T: Transaction>(
     reply: &mut Reply<'_>,
 ) -> Done {
     let to = args.promised()?;
-    let joined = joined(args, join, keyspace)?;
+    let mut joined = joined(args, join, keyspace)?;
+    if joined.len() > LARGE {
+        // In the order of their rows: one is found beside the last, and not somewhere in a large tree.
+        joined.sort_by_cached_key(|member| hash(member));
+    }
     let mut head = keyspace.begin(Kind::Set);
     for member in &joined {
         add(keyspace, &mut head, member)?;
@@ -68,22 +80,20 @@ fn joined<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
 ) -> Result<Vec<Vec<u8>>, Failure> {
     let heads = heads(keys, keyspace)?;
-    let mut joined = match join {
+    Ok(match join {
         Join::Intersection => intersection(&heads, u64::MAX, keyspace)?,
         Join::Difference => difference(&heads, keyspace)?,
         Join::Union => {
             let mut union = BTreeSet::new();
             for head in heads.iter().flatten() {
-                union.extend(members(keyspace, head)?);
+                for member in members(keyspace, head)? {
+                    keyspace.transaction().goes_on();
+                    union.insert(member);
+                }
             }
             union.into_iter().collect()
         }
-    };
-    // As a small set of integers would be told.
-    if joined.iter().all(|member| parse_integer(member).is_some()) {
-        joined.sort_by_key(|member| parse_integer(member));
-    }
-    Ok(joined)
+    })
 }
 
 /// Looks the members of the smallest up in the others; up to so many that are in all.
@@ -130,7 +140,11 @@ fn difference<T: Transaction>(
 ) -> Result<Vec<Vec<u8>>, Failure> {
     let Some((Some(first), others)) = heads.split_first() else { return Ok(Vec::new()) };
     let others: Vec<Head> = others.iter().flatten().copied().collect();
-    let mut left: BTreeSet<Vec<u8>> = members(keyspace, first)?.into_iter().collect();
+    let mut left = BTreeSet::new();
+    for member in members(keyspace, first)? {
+        keyspace.transaction().goes_on();
+        left.insert(member);
+    }
     for other in &others {
         if other.count < left.len() as u64 {
             keyspace.each_member(other, 0, |_, member, _| {

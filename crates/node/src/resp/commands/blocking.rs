@@ -24,6 +24,17 @@ pub struct Wait {
     pub keys: Vec<Vec<u8>>,
     /// `None`: for ever.
     pub timeout_ms: Option<u64>,
+    /// What comes under them.
+    pub what: Awaited,
+}
+
+/// What clients wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// Data: a look that finds none answers null.
+    Data,
+    /// A module that is compiled: a request that comes too early is told [`COMPILING`](crate::resp::modules::COMPILING).
+    Module,
 }
 
 /// What a blocking command waits for. `None`: it is none, or its arguments make no sense, of which it will tell.
@@ -54,7 +65,7 @@ fn read_wait(command: Data, args: Args<'_>) -> Option<Wait> {
         return None;
     }
     let keys = keys.iter().map(|key| key.to_vec()).collect();
-    Some(Wait { keys, timeout_ms: (timeout > 0).then_some(timeout) })
+    Some(Wait { keys, timeout_ms: (timeout > 0).then_some(timeout), what: Awaited::Data })
 }
 
 /// Seconds with a fraction, in ms; 0 is for ever.

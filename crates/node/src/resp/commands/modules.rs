@@ -2,12 +2,14 @@
 
 use highwater_core::{Abort, Library, Registry, Transaction};
 
+use super::blocking::{Awaited, Wait};
 use super::{help, words};
 use crate::library::NodeLibrary;
+use crate::resp::command::Data;
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::{Done, Keyspace};
 use crate::resp::modules::catalogue::{self, Head};
-use crate::resp::modules::{self, MAX_KEPT_BYTES, is_name};
+use crate::resp::modules::{self, MAX_KEPT_BYTES, compiler, is_name};
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 use crate::resp::scripts::Failed;
@@ -38,7 +40,35 @@ fn split(full: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&full[..dot], &full[dot + 1..]))
 }
 
-/// `HW.MODULE LOAD name bytes [REPLACE] | UNLOAD name | LIST | INFO name`
+/// What a call of a module, or a load, waits for if this thread has modules compiled elsewhere: `None` if it need not be asked to wait.
+#[inline]
+pub fn wait_of(command: Data, args: Args<'_>) -> Option<Wait> {
+    match command {
+        Data::Module | Data::Invoke | Data::InvokeRo => wait_for_compiler(command, args),
+        _ => None,
+    }
+}
+
+fn wait_for_compiler(command: Data, mut args: Args<'_>) -> Option<Wait> {
+    compiler::compiler()?;
+    let first = args.next()?;
+    let line = match command {
+        Data::Module if words::is(first, "load") => {
+            modules::line_of_loads(args.next().filter(|name| is_name(name))?)
+        }
+        Data::Module => return None,
+        _ => {
+            let (name, _) = split(first)?;
+            if !is_name(name) || modules::is_warm(name) {
+                return None;
+            }
+            modules::line_of_calls(name)
+        }
+    };
+    Some(Wait { keys: vec![line], timeout_ms: None, what: Awaited::Module })
+}
+
+/// `HW.MODULE LOAD name bytes [REPLACE] | UNLOAD name | LIST | INFO name | COMPILE`
 pub fn module<T: Transaction>(
     mut args: Args<'_>,
     keyspace: &mut Keyspace<'_, T>,
@@ -47,7 +77,7 @@ pub fn module<T: Transaction>(
     let subcommand = args.promised()?;
     match () {
         () if words::is(subcommand, "help") => {
-            let usages = ["LOAD <name> <bytes> [REPLACE]", "UNLOAD <name>", "LIST", "INFO <name>"];
+            let usages = ["LOAD <name> <bytes> [REPLACE]", "UNLOAD <name>", "LIST", "INFO <name>", "COMPILE"];
             help::help("HW.MODULE", &usages, reply);
             Ok(())
         }
@@ -60,6 +90,10 @@ pub fn module<T: Transaction>(
                 catalogue::unload(keyspace.transaction(), name, old)?;
             }
             reply.integer(old.is_some().into());
+            Ok(())
+        }
+        () if words::is(subcommand, "compile") => {
+            reply.integer(modules::prepare(keyspace.transaction())? as i64);
             Ok(())
         }
         () if words::is(subcommand, "info") => {
@@ -86,7 +120,7 @@ fn load<T: Transaction>(mut args: Args<'_>, keyspace: &mut Keyspace<'_, T>, repl
     if old.is_some() && !replace {
         return Err(CommandError::ModuleExists.into());
     }
-    let module = modules::check(bytes)?;
+    let module = modules::check(bytes, name)?;
     if let Some(taken) = taken::<T>(name, &module.procedures) {
         return Err(CommandError::BadModule(format!("{taken} is a procedure of this build")).into());
     }

@@ -168,7 +168,9 @@ impl Query {
             Join::Intersection => self.intersection(keyspace)?,
             Join::Difference => self.difference(keyspace)?,
         };
+        let tx = keyspace.transaction();
         result.sort_by(|one, other| {
+            tx.goes_on();
             (one.1 + 0.0).total_cmp(&(other.1 + 0.0)).then_with(|| one.0.cmp(&other.0))
         });
         Ok(result)
@@ -184,6 +186,7 @@ impl Query {
         let mut union: BTreeMap<Vec<u8>, f64> = BTreeMap::new();
         for source in &self.sources {
             for (member, score) in source.members(keyspace)? {
+                keyspace.transaction().goes_on();
                 let score = number(source.weight * score);
                 let aggregate = self.aggregate;
                 union.entry(member).and_modify(|old| *old = aggregate.of(*old, score)).or_insert(score);
@@ -216,10 +219,15 @@ impl Query {
 
     fn difference<T: Transaction>(&mut self, keyspace: &mut Keyspace<'_, T>) -> Result<Scored, Failure> {
         let (first, others) = self.sources.split_first().expect("there is one at least");
-        let mut left: BTreeMap<Vec<u8>, f64> = first.members(keyspace)?.into_iter().collect();
+        let mut left = BTreeMap::new();
+        for (member, score) in first.members(keyspace)? {
+            keyspace.transaction().goes_on();
+            left.insert(member, score);
+        }
         for other in others {
             if other.count() < left.len() as u64 {
                 for (member, _) in other.members(keyspace)? {
+                    keyspace.transaction().goes_on();
                     left.remove(&member);
                 }
                 continue;

@@ -25,7 +25,7 @@ use super::Door;
 use super::callables::Call;
 use super::client_state::{ClientState, Replies};
 use super::command::{Command, Control, Data, Local};
-use super::commands::blocking::{Wait, wait_of};
+use super::commands::blocking::{Awaited, Wait, wait_of};
 use super::commands::connection as local;
 use super::commands::transactions::{Exec, Transactions, queues, write_known};
 use super::errors::{CommandError, RequestError};

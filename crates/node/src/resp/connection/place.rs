@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use super::super::clients::Card;
+use super::super::command::Opcode;
+use super::super::commands::modules;
+use super::super::modules::COMPILING;
 use super::super::request::Framing;
 use super::*;
 
@@ -74,10 +77,17 @@ impl Connection {
             return false;
         }
         let place = self.place.as_mut().expect("who tries stands in line");
+        let for_data = place.wait.what == Awaited::Data;
+        let nothing = for_data && is_nothing(bytes);
+        let too_early = match outcome {
+            Outcome::Committed => nothing,
+            Outcome::Conflict => for_data,
+            Outcome::Denied => !for_data && bytes == COMPILING,
+            _ => false,
+        };
         let again = outcome == Outcome::Conflict || std::mem::take(&mut place.woken);
-        let nothing = is_nothing(bytes);
-        place.looked = true;
-        if (outcome == Outcome::Committed && nothing || outcome == Outcome::Conflict) && !place.late {
+        place.looked = for_data;
+        if too_early && !place.late {
             // What the engine holds of it is no reply: the client gets none yet.
             self.order.expect(seq, 0);
             self.stage = Stage::Blocked { seq };
@@ -163,13 +173,22 @@ impl Connection {
         }
     }
 
+    /// What a command waits for, if it is one that may have to. Reads on a snapshot do not wait for a compiler.
+    pub(super) fn wait_of(&self, command: Data, opcode: Opcode) -> Option<Wait> {
+        let args = single::args(&self.args);
+        let on_snapshot = opcode.spec().reads() && self.client.snapshots;
+        wait_of(command, args).or_else(|| modules::wait_of(command, args).filter(|_| !on_snapshot))
+    }
+
     /// Gets in line, and looks, unless others who wait for the same come first.
     pub(super) fn wait(&mut self, wait: Wait) {
         self.waits_begun += 1;
+        // What several wait for that is no data is there for all of them.
+        let for_data = wait.what == Awaited::Data;
         let place = Place::new(self.door.clone(), self.client.shared_card(), wait, self.waits_begun);
         let behind = place.enter();
         self.place = Some(place);
-        if behind {
+        if behind && for_data {
             self.stage = Stage::Blocked { seq: self.order.open() };
         } else {
             self.offer(self.door.procedures.exec, Offer::Waits, None);

@@ -153,7 +153,7 @@ impl Connection {
             }
             Command::Data(Data::Flushall | Data::Flushdb) => self.empty(session),
             Command::Data(data) => {
-                let wait = wait_of(data, single::args(&self.args)).filter(|_| session.is_none());
+                let wait = self.wait_of(data, opcode).filter(|_| session.is_none());
                 let kind = match wait {
                     Some(wait) => return self.wait(wait),
                     None if opcode.spec().reads() => Offer::Reads,

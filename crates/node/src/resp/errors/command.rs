@@ -143,6 +143,8 @@ pub enum CommandError {
     KeyBytes,
     /// This build has no WebAssembly.
     NoWasm,
+    /// Too many modules wait to be compiled.
+    CompilerBusy,
     /// A module cannot be loaded: why.
     BadModule(String),
     /// No name for a module.

@@ -139,6 +139,9 @@ impl fmt::Display for CommandError {
             CommandError::NoWasm => f.write_str(
                 "NOWASM this build has no WebAssembly; cargo build --release --features wasm makes one that has",
             ),
+            CommandError::CompilerBusy => f.write_str(
+                "BUSY too many modules wait to be compiled on this node; nothing was done, retry later",
+            ),
             CommandError::BadModule(why) => write!(f, "BADMODULE {why}"),
             CommandError::ModuleName => {
                 write!(f, "BADMODULE a module's name is 1 to {MAX_MODULE_NAME_BYTES} letters, digits, _ and -")

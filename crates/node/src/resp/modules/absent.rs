@@ -2,7 +2,7 @@
 
 use highwater_core::Transaction;
 
-use super::Checked;
+use super::{Checked, Unready};
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::{Failure, Keyspace};
 use crate::resp::reply::Reply;
@@ -10,8 +10,18 @@ use crate::resp::request::Args;
 use crate::resp::scripts::Failed;
 
 /// Refuses: there is nothing to look at a module with.
-pub fn check(_bytes: &[u8]) -> Result<Checked, CommandError> {
-    Err(CommandError::NoWasm)
+pub fn check(_bytes: &[u8], _name: &[u8]) -> Result<Checked, Unready> {
+    Err(CommandError::NoWasm.into())
+}
+
+/// Nothing waits for a compiler.
+pub fn is_warm(_name: &[u8]) -> bool {
+    true
+}
+
+/// There is nothing to compile with.
+pub fn prepare<T: Transaction>(_tx: &mut T) -> Result<usize, Failure> {
+    Ok(0)
 }
 
 /// Refuses: there is nothing to run a procedure with.

@@ -1,25 +1,39 @@
 //! A module that is compiled, and those that this process remembers.
 //!
-//! A worker that needs a module which is not here compiles it, and does nothing else meanwhile: when it is loaded, and at its first call on
-//! every other node. Each thread keeps the last few that it used, so that a call takes no lock; what the cache forgets, they forget.
+//! A worker that needs a module which is not here has it [compiled](super::compiler) and goes on: when it is loaded, and at its first call on
+//! a node that has not seen it. What was found is a [`Verdict`], which whoever asked finds when it asks again. Each thread keeps the last few modules
+//! that it used, so that a call takes no lock; what the cache forgets, they forget.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use highwater_core::Transaction;
 use sha2::{Digest, Sha256};
 use wasmtime::{ExternType, InstancePre, Module, ModuleExport};
 
-use super::machine::machine;
+use super::catalogue::{self, Head};
+use super::compiler::{Full, compiler};
+use super::machine::{TABLE_ENTRIES, machine};
 use super::state::State;
-use super::{ABI, Checked, MAX_MODULE_BYTES, MAX_PROCEDURES, PROCEDURE, is_name};
+use super::{
+    ABI, Checked, MAX_MODULE_BYTES, MAX_PROCEDURES, PROCEDURE, Unready, cost, is_name, line_of_loads,
+};
 use crate::resp::errors::CommandError;
+use crate::resp::keyspace::Failure;
 
 /// Bytes of compiled code that are remembered, with the modules of which they are.
 const MAX_CACHE_BYTES: usize = 64 << 20;
 /// Modules that a thread has at hand.
 const AT_HAND: usize = 8;
+/// Names of modules that a thread has called.
+const MOST_WARM: usize = 256;
+/// Verdicts that are remembered: whoever waits for one asks again soon.
+const MOST_VERDICTS: usize = 32;
+/// Modules that one look at all of them has compiled.
+const MOST_PREPARED: usize = 4;
 
 /// A module, compiled and linked.
 pub struct Compiled {
@@ -32,15 +46,50 @@ pub struct Compiled {
     bytes: usize,
 }
 
-/// Looks at a module that is to be loaded, in the binary format or as text.
-///
-/// # Errors
-/// [`CommandError::BadModule`]: why it cannot be.
-pub fn check(bytes: &[u8]) -> Result<Checked, CommandError> {
-    let too_long = || bad(format!("it has more than {MAX_MODULE_BYTES} bytes"));
-    if bytes.len() > MAX_MODULE_BYTES {
-        return Err(too_long());
+/// What became of a module: itself, in the binary format, if it was found good; or why it cannot be loaded, or run.
+type Verdict = Result<Checked, CommandError>;
+
+/// What is asked of the compiler, by what its verdict is remembered under.
+#[derive(Clone, Copy)]
+enum Asked<'a> {
+    /// To look at what is to be loaded, in either format.
+    Load(&'a [u8]),
+    /// To compile what was loaded, and has this digest.
+    Run([u8; 32], &'a [u8]),
+}
+
+impl<'a> Asked<'a> {
+    /// A job that the compiler was handed.
+    fn of(name: &[u8; 32], bytes: &'a [u8]) -> Asked<'a> {
+        if digest_of(bytes) == *name { Asked::Run(*name, bytes) } else { Asked::Load(bytes) }
     }
+
+    /// What is to be loaded may be refused though the same was loaded by an earlier build: it has a name of its own.
+    fn name(self) -> [u8; 32] {
+        match self {
+            Asked::Load(bytes) => Sha256::new().chain_update(b"load").chain_update(bytes).finalize().into(),
+            Asked::Run(digest, _) => digest,
+        }
+    }
+
+    fn bytes(self) -> &'a [u8] {
+        match self {
+            Asked::Load(bytes) | Asked::Run(_, bytes) => bytes,
+        }
+    }
+
+    /// Looks, compiles and remembers what was compiled.
+    fn judge(self) -> Verdict {
+        // What a compiler stumbles over is no reason to lose more than that module.
+        let verdict = catch_unwind(AssertUnwindSafe(|| match self {
+            Asked::Load(bytes) => checked(bytes),
+            Asked::Run(digest, bytes) => run_checked(digest, bytes),
+        }));
+        verdict.unwrap_or_else(|_| Err(bad("the compiler failed")))
+    }
+}
+
+fn checked(bytes: &[u8]) -> Verdict {
     let bytes = match bytes.starts_with(b"\0asm") {
         true => bytes.to_vec(),
         false => wat::parse_bytes(bytes).map_err(bad)?.into_owned(),
@@ -48,9 +97,73 @@ pub fn check(bytes: &[u8]) -> Result<Checked, CommandError> {
     if bytes.len() > MAX_MODULE_BYTES {
         return Err(too_long());
     }
-    let digest = digest_of(&bytes);
-    let compiled = compiled(&digest, &bytes)?;
-    Ok(Checked { digest, bytes, procedures: compiled.procedures.keys().cloned().collect() })
+    cost::check(&bytes)?;
+    run_checked(digest_of(&bytes), &bytes)
+}
+
+fn run_checked(digest: [u8; 32], bytes: &[u8]) -> Verdict {
+    let compiled = match with_cache(|cache| cache.find(&digest)) {
+        Some(known) => known,
+        None => {
+            let compiled = Arc::new(compile_now(bytes)?);
+            with_cache(|cache| cache.remember(digest, compiled.clone()));
+            compiled
+        }
+    };
+    Ok(Checked { digest, bytes: bytes.to_vec(), procedures: compiled.procedures.keys().cloned().collect() })
+}
+
+/// Does a job of the [compiler](super::compiler)'s; who asks again finds what came of it.
+pub fn compile(name: [u8; 32], bytes: &[u8]) {
+    let verdict = Asked::of(&name, bytes).judge();
+    with_cache(|cache| cache.settle(name, verdict));
+}
+
+/// What came of it; or it is being looked at, and whoever stands in that line is woken.
+fn verdict(asked: Asked<'_>, line: Option<&[u8]>) -> Result<Verdict, Unready> {
+    let name = asked.name();
+    if let Some(settled) = with_cache(|cache| cache.settled(&name)) {
+        return Ok(settled);
+    }
+    let Some(compiler) = compiler() else { return Ok(asked.judge()) };
+    match compiler.ask(name, asked.bytes(), line) {
+        Ok(()) => Err(Unready::Compiling),
+        Err(Full) => Err(CommandError::CompilerBusy.into()),
+    }
+}
+
+/// Looks at a module that is to be loaded under this name, in the binary format or as text.
+///
+/// # Errors
+/// [`CommandError::BadModule`]: why it cannot be. Or it is being looked at.
+pub fn check(bytes: &[u8], name: &[u8]) -> Result<Checked, Unready> {
+    if bytes.len() > MAX_MODULE_BYTES {
+        return Err(too_long().into());
+    }
+    Ok(verdict(Asked::Load(bytes), Some(&line_of_loads(name)))??)
+}
+
+fn too_long() -> CommandError {
+    bad(format!("it has more than {MAX_MODULE_BYTES} bytes"))
+}
+
+/// Has modules compiled that are loaded and not compiled here, some at a time; how many are not.
+///
+/// # Errors
+/// The transaction's.
+pub fn prepare<T: Transaction>(tx: &mut T) -> Result<usize, Failure> {
+    let mut cold = Vec::new();
+    let is_cold = |digest: &[u8; 32]| with_cache(|cache| cache.is_cold(digest));
+    Head::all(tx, |name, head| cold.extend(is_cold(&head.digest).then(|| (name.to_vec(), head.digest))))?;
+    for (name, digest) in cold.iter().take(MOST_PREPARED) {
+        let bytes = catalogue::bytes_of(tx, name)?.unwrap_or_default();
+        if digest_of(&bytes) == *digest
+            && let Err(Unready::Refused(_)) = verdict(Asked::Run(*digest, &bytes), None)
+        {
+            break;
+        }
+    }
+    Ok(cold.len())
 }
 
 /// The name under which compiled modules are remembered.
@@ -59,7 +172,7 @@ pub fn digest_of(bytes: &[u8]) -> [u8; 32] {
 }
 
 /// The first line: compilers draw pictures below it.
-fn bad(why: impl ToString) -> CommandError {
+pub(super) fn bad(why: impl ToString) -> CommandError {
     CommandError::BadModule(why.to_string().lines().next().unwrap_or_default().to_string())
 }
 
@@ -74,6 +187,8 @@ struct Cache {
     bytes: usize,
     /// Counts uses.
     clock: u64,
+    /// What came of what was asked lately, the oldest first.
+    verdicts: VecDeque<([u8; 32], Verdict)>,
 }
 
 static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
@@ -86,6 +201,8 @@ struct AtHand {
     forgotten: u64,
     /// The last one that came at the end.
     modules: Vec<([u8; 32], Arc<Compiled>)>,
+    /// Names of modules that were called here, and were at hand.
+    warm: BTreeSet<Vec<u8>>,
 }
 
 thread_local! {
@@ -99,6 +216,7 @@ pub fn known(digest: &[u8; 32]) -> Option<Arc<Compiled>> {
         let forgotten = FORGOTTEN.load(Ordering::Relaxed);
         if std::mem::replace(&mut hand.forgotten, forgotten) != forgotten {
             hand.modules.clear();
+            hand.warm.clear();
         }
         if let Some((_, compiled)) = hand.modules.iter().rev().find(|(known, _)| known == digest) {
             return Some(compiled.clone());
@@ -112,14 +230,33 @@ pub fn known(digest: &[u8; 32]) -> Option<Arc<Compiled>> {
     })
 }
 
-/// A module by its digest, compiled if it is not remembered. `bytes`: those of this digest.
-pub fn compiled(digest: &[u8; 32], bytes: &[u8]) -> Result<Arc<Compiled>, CommandError> {
-    if let Some(known) = known(digest) {
-        return Ok(known);
+/// A module by its digest, which these bytes have; or it is being compiled, and whoever stands in that line is woken.
+pub fn compiled(digest: &[u8; 32], bytes: &[u8], line: &[u8]) -> Result<Arc<Compiled>, Unready> {
+    loop {
+        if let Some(known) = known(digest) {
+            return Ok(known);
+        }
+        verdict(Asked::Run(*digest, bytes), Some(line))??;
+        // It was found good, and is forgotten by now if others were used since.
+        with_cache(|cache| cache.verdicts.retain(|(name, _)| name != digest));
     }
-    let compiled = Arc::new(compile(bytes)?);
-    with_cache(|cache| cache.remember(*digest, compiled.clone()));
-    Ok(compiled)
+}
+
+/// A module of this name was called here and was at hand.
+pub fn warm(name: &[u8]) {
+    HAND.with_borrow_mut(|hand| {
+        if !hand.warm.contains(name) {
+            if hand.warm.len() == MOST_WARM {
+                hand.warm.clear();
+            }
+            hand.warm.insert(name.to_vec());
+        }
+    });
+}
+
+/// Whether a module of this name was called here and was at hand. It may have been replaced since: this is a guess.
+pub fn is_warm(name: &[u8]) -> bool {
+    HAND.with_borrow(|hand| hand.warm.contains(name))
 }
 
 /// What a panic left behind is as good as before: every change is whole.
@@ -128,6 +265,24 @@ fn with_cache<R>(work: impl FnOnce(&mut Cache) -> R) -> R {
 }
 
 impl Cache {
+    fn settle(&mut self, name: [u8; 32], verdict: Verdict) {
+        self.verdicts.retain(|(known, _)| *known != name);
+        if self.verdicts.len() == MOST_VERDICTS {
+            self.verdicts.pop_front();
+        }
+        self.verdicts.push_back((name, verdict));
+    }
+
+    fn settled(&self, name: &[u8; 32]) -> Option<Verdict> {
+        self.verdicts.iter().find(|(known, _)| known == name).map(|(_, verdict)| verdict.clone())
+    }
+
+    /// Whether a module is to be compiled that may be.
+    fn is_cold(&self, digest: &[u8; 32]) -> bool {
+        let refused = self.settled(digest).is_some_and(|verdict| verdict.is_err());
+        !refused && !self.modules.contains_key(digest)
+    }
+
     fn find(&mut self, digest: &[u8; 32]) -> Option<Arc<Compiled>> {
         self.clock += 1;
         let found = self.modules.get_mut(digest)?;
@@ -151,7 +306,7 @@ impl Cache {
     }
 }
 
-fn compile(bytes: &[u8]) -> Result<Compiled, CommandError> {
+fn compile_now(bytes: &[u8]) -> Result<Compiled, CommandError> {
     let machine = machine();
     let module = Module::from_binary(&machine.engine, bytes).map_err(|error| bad(error.root_cause()))?;
     let needs = module.resources_required().max_initial_memory_size.unwrap_or(0);
@@ -160,6 +315,10 @@ fn compile(bytes: &[u8]) -> Result<Compiled, CommandError> {
         return Err(bad(format!(
             "it begins with {needs} pages of memory; limits.procedure_memory_mb is {pages} pages"
         )));
+    }
+    let entries = module.resources_required().max_initial_table_size.unwrap_or(0);
+    if entries > TABLE_ENTRIES as u64 {
+        return Err(bad(format!("its table has {entries} entries; {TABLE_ENTRIES} are the most")));
     }
     check_imports(&module)?;
     let procedures = procedures(&module)?;

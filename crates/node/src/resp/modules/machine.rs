@@ -15,7 +15,7 @@ const PLACES: u32 = highwater_core::limits::MAX_WORKERS as u32;
 /// Stack of a procedure, in bytes; threads have more.
 const STACK_BYTES: usize = 256 << 10;
 /// Entries of a module's table of functions.
-const TABLE_ENTRIES: usize = 10_000;
+pub const TABLE_ENTRIES: usize = 10_000;
 /// Bytes of an instance beside its memory and table: its globals and functions.
 const INSTANCE_BYTES: usize = 256 << 10;
 /// Room for a memory, at least: addresses cost nothing.

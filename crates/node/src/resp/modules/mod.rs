@@ -20,8 +20,9 @@
 //!
 //! # Where to look
 //!
-//! - [`catalogue`]: the rows. [`data`]: what a procedure may do to the data.
+//! - [`catalogue`]: the rows. [`data`]: what a procedure may do to the data. [`compiler`]: the thread that compiles.
 //! - With feature `wasm`: `machine`, the compiler and the places where instances stand; `compiled`, what is asked of a module, and the cache;
+//!   `cost`, what of one would take too long to compile;
 //!   `host`, the functions of the ABI; `run`, one call, and `state`, what is known of it. Without it: `absent`.
 //!
 //! docs/internals/wasm.md has the ABI, what is bounded by what, and where compiling takes place.
@@ -31,6 +32,9 @@ pub mod data;
 
 #[cfg(feature = "wasm")]
 pub mod compiled;
+pub mod compiler;
+#[cfg(feature = "wasm")]
+pub mod cost;
 #[cfg(feature = "wasm")]
 mod host;
 #[cfg(feature = "wasm")]
@@ -38,21 +42,23 @@ mod machine;
 #[cfg(feature = "wasm")]
 mod run;
 #[cfg(feature = "wasm")]
-mod state;
+pub mod state;
 #[cfg(feature = "wasm")]
-pub use compiled::check;
+pub use compiled::{check, compile, is_warm, prepare};
 #[cfg(feature = "wasm")]
 pub use run::call;
 
 #[cfg(not(feature = "wasm"))]
 mod absent;
 #[cfg(not(feature = "wasm"))]
-pub use absent::{call, check};
+pub use absent::{call, check, is_warm, prepare};
 
 use std::cell::Cell;
 
-use highwater_core::TableId;
+use highwater_core::{Abort, TableId};
 
+use super::errors::CommandError;
+use super::keyspace::Failure;
 use super::scripts::budget::Clocks;
 
 /// The table of modules: any bytes, ordered.
@@ -63,7 +69,11 @@ pub const ABI: &str = "highwater1";
 /// What the names of exported procedures begin with.
 pub const PROCEDURE: &str = "procedure:";
 
-/// Longest module, in bytes: compiling it holds its worker.
+/// What a client is told whose request needs a module that this node is compiling.
+pub const COMPILING: &[u8] =
+    b"COMPILING this node is compiling a module that the request needs; nothing was done, ask again after a while";
+
+/// Longest module, in bytes.
 pub const MAX_MODULE_BYTES: usize = 1 << 20;
 /// All modules together, in bytes.
 pub const MAX_KEPT_BYTES: u64 = 32 << 20;
@@ -76,6 +86,40 @@ pub const MAX_NAME_BYTES: usize = 64;
 pub fn is_name(name: &[u8]) -> bool {
     (1..=MAX_NAME_BYTES).contains(&name.len())
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+/// Why a module is not at hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unready {
+    /// It cannot be loaded, or run.
+    Refused(CommandError),
+    /// It is being compiled.
+    Compiling,
+}
+
+impl From<CommandError> for Unready {
+    fn from(why: CommandError) -> Unready {
+        Unready::Refused(why)
+    }
+}
+
+impl From<Unready> for Failure {
+    fn from(why: Unready) -> Failure {
+        match why {
+            Unready::Refused(why) => why.into(),
+            Unready::Compiling => Abort::NotReady.into(),
+        }
+    }
+}
+
+/// The line in which clients wait that load a module of this name; no key of theirs is likely to be called so.
+pub fn line_of_loads(name: &[u8]) -> Vec<u8> {
+    [b"\0modules\0load\0", name].concat()
+}
+
+/// The line in which clients wait that call a module of this name.
+pub fn line_of_calls(name: &[u8]) -> Vec<u8> {
+    [b"\0modules\0call\0", name].concat()
 }
 
 /// A module that was looked at, and may be loaded.

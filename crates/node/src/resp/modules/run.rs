@@ -3,12 +3,12 @@
 use highwater_core::{Abort, Transaction};
 use wasmtime::{Extern, Store, Trap};
 
-use super::compiled::{Compiled, compiled, digest_of, known};
+use super::compiled::{Compiled, compiled, digest_of, known, warm};
 use super::machine::machine;
 use super::state::{Ended, State};
-use super::{catalogue, limits};
+use super::{Unready, catalogue, limits, line_of_calls};
 use crate::resp::commands::scripts::Commands;
-use crate::resp::errors::{CommandError, ProcedureError};
+use crate::resp::errors::ProcedureError;
 use crate::resp::keyspace::{Failure, Keyspace};
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::request::Args;
@@ -27,9 +27,11 @@ pub fn call<T: Transaction>(
         Some(known) => known,
         None => match first_use(name.0, digest, keyspace)? {
             Ok(compiled) => compiled,
-            Err(failed) => return Ok(Err(failed)),
+            Err(Unready::Refused(why)) => return Ok(Err(why.into())),
+            Err(Unready::Compiling) => return Err(Abort::NotReady.into()),
         },
     };
+    warm(name.0);
     let procedure = std::str::from_utf8(name.1).unwrap_or_default();
     let args = args.map(<[u8]>::to_vec).collect();
     // It does what it does for whoever may call it.
@@ -51,14 +53,14 @@ fn first_use<T: Transaction>(
     name: &[u8],
     digest: [u8; 32],
     keyspace: &mut Keyspace<'_, T>,
-) -> Result<Result<std::sync::Arc<Compiled>, Failed>, Failure> {
+) -> Result<Result<std::sync::Arc<Compiled>, Unready>, Failure> {
     let bytes = catalogue::bytes_of(keyspace.transaction(), name)?.unwrap_or_default();
     if digest_of(&bytes) != digest {
         // The rows are of two moments: what was read will not validate.
         return Err(Abort::Conflict.into());
     }
     // It was compiled when it was loaded; a node with less memory for it may see it otherwise.
-    Ok(compiled(&digest, &bytes).map_err(CommandError::into))
+    Ok(compiled(&digest, &bytes, &line_of_calls(name)))
 }
 
 /// Its reply, in RESP.

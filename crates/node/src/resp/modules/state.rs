@@ -3,6 +3,7 @@
 use wasmtime::{Error, Memory, ResourceLimiter, Result, Trap};
 
 use super::limits;
+use super::machine::TABLE_ENTRIES;
 use crate::resp::errors::ProcedureError;
 use crate::resp::keyspace::{Failure, Stop};
 use crate::resp::reply::{Protocol, Reply};
@@ -142,8 +143,8 @@ impl ResourceLimiter for State {
         Err(self.fail(ProcedureError::Memory(self.memory_bytes >> 20)))
     }
 
-    fn table_growing(&mut self, _: usize, _: usize, _: Option<usize>) -> Result<bool> {
-        // The places are of one size.
-        Ok(true)
+    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> Result<bool> {
+        // Where instances take their memory as they come, no place bounds it.
+        Ok(desired <= TABLE_ENTRIES)
     }
 }

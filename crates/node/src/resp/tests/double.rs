@@ -263,6 +263,7 @@ impl Node {
             Ok(()) => Outcome::Committed,
             Err(Abort::Rollback) => Outcome::RolledBack,
             Err(Abort::BadRequest | Abort::TooNew) => Outcome::BadRequest,
+            Err(Abort::NotReady) => Outcome::Denied,
             Err(Abort::TooLarge) => {
                 reply = b"the limits".to_vec();
                 Outcome::TooLarge

@@ -102,7 +102,6 @@ pub const RULES: Rules = Rules {
 /// What the connections of a node share that serves; nothing is known of its users.
 pub fn door() -> Door {
     let describe = || Description {
-        serves: true,
         service: Service::Serving,
         role: "leader".into(),
         epoch: Epoch(1),

@@ -1,7 +1,11 @@
 //! Procedures that have no end, or want everything.
 
+use wasmtime::ResourceLimiter;
+
 use super::{bound, line, with_body, with_module};
+use crate::resp::modules::state::State;
 use crate::resp::modules::{self, Limits};
+use crate::resp::reply::Protocol;
 use crate::resp::scripts::budget::Clocks;
 
 const MEMORY: &str = "(memory (export \"memory\") 1)";
@@ -99,6 +103,22 @@ fn traps_are_errors() {
         "(memory (export \"memory\") 1) (data (i32.const 65530) \"0123456789\") (func (export \"procedure:run\"))",
     );
     ends(&mut client, "-TRAP out of bounds memory access");
+}
+
+/// Tables are bounded where no place bounds them, too: a node with few addresses has none.
+#[test]
+fn tables_are_bounded() {
+    bound(1_000_000, 4);
+    let mut state = State::new(Vec::new(), false, Protocol::Resp2, 1 << 20);
+    for (entries, may) in [(0, true), (10_000, true), (10_001, false), (usize::MAX, false)] {
+        assert_eq!(state.table_growing(0, entries, None).ok(), Some(may), "{entries}");
+    }
+    let mut client = with_module(
+        "(import \"highwater1\" \"reply_integer\" (func $integer (param i64))) (memory (export \"memory\") 1) (table $t 1 funcref)
+         (func (export \"procedure:run\")
+           (call $integer (i64.extend_i32_s (table.grow $t (ref.null func) (i32.const 20000)))))",
+    );
+    assert_eq!(line(&mut client, "HW.CALL m.run"), ":-1");
 }
 
 /// What one call leaves, no other one finds: memory, globals, tables.

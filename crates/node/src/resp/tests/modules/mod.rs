@@ -1,6 +1,7 @@
 //! HW.MODULE, and HW.CALL of what was loaded.
 
 mod bounds;
+mod compiling;
 mod functions;
 mod hostile;
 
@@ -50,6 +51,12 @@ fn with_module(fields: &str) -> Client {
 
 fn bound(fuel: u64, mib: usize) {
     modules::limit(Limits { fuel, memory_bytes: mib << 20, clock: None });
+}
+
+/// What is said against the cost of a module, which is not compiled.
+fn refused_load(module: &str) -> Option<String> {
+    let bytes = wat::parse_str(module).unwrap();
+    modules::cost::check(&bytes).err().map(|why| why.to_string())
 }
 
 #[test]

@@ -1,0 +1,180 @@
+"""Work that is long by nature: the lead stays where it is, whoever asked is answered or refused in words, and others go on."""
+
+import threading
+import time
+
+from wire import Refused, Wire, command
+from words import refused
+
+ROWS = "limits.transaction_rows"
+
+
+class Beside:
+    """Another client that counts meanwhile; how long it waited at most, and whether the lead stayed."""
+
+    def __init__(self, at):
+        self.at, self.over, self.slowest, self.problem = at, False, 0.0, None
+
+    def __enter__(self):
+        self.node = self.at.leader()
+        self.epoch = self.at.status(self.node)["epoch"]
+        self.thread = threading.Thread(target=self.count)
+        self.thread.start()
+        return self
+
+    def count(self):
+        try:
+            with Wire(self.at.resp(self.node), timeout=60) as wire:
+                while not self.over:
+                    began = time.monotonic()
+                    wire.done("INCR", "beside")
+                    self.slowest = max(self.slowest, time.monotonic() - began)
+        except (AssertionError, OSError, EOFError) as problem:
+            self.problem = problem
+
+    def __exit__(self, *problem):
+        self.over = True
+        self.thread.join()
+        if not problem[0]:
+            assert self.problem is None, self.problem
+            assert self.at.status(self.node)["epoch"] == self.epoch, "the lead was lost"
+
+
+def zadd(wire, key, first, count):
+    for start in range(first, first + count, 20_000):
+        words = [word for n in range(start, min(start + 20_000, first + count)) for word in (n, f"member:{n}")]
+        wire.done("ZADD", key, *words)
+
+
+def sets(at):
+    """Results of large sets: done, or refused by the limit; what Redis's users do every day is done."""
+    said = []
+    with Wire(at.port(), timeout=300) as wire:
+        zadd(wire, "za", 0, 300_000)
+        zadd(wire, "zb", 250_000, 300_000)
+        for start in range(0, 100_000, 20_000):
+            wire.done("SADD", "sa", *range(start, start + 20_000))
+            wire.done("SADD", "sb", *range(start + 50_000, start + 70_000))
+            wire.done("HSET", "ha", *[word for n in range(2 * start, 2 * start + 40_000) for word in (n, n)])
+        for words, wanted in (
+            (("SUNIONSTORE", "out", "sa", "sb"), 150_000),
+            (("SINTERSTORE", "out", "sa", "sb"), 50_000),
+            (("SDIFFSTORE", "out", "sa", "sb"), 50_000),
+            (("ZUNIONSTORE", "out", 2, "za", "zb"), 550_000),
+            (("ZINTERSTORE", "out", 2, "za", "zb"), 50_000),
+            (("ZDIFFSTORE", "out", 2, "za", "zb"), 250_000),
+            (("ZRANGESTORE", "out", "za", 0, -1), 300_000),
+            (("COPY", "za", "out", "REPLACE"), 1),
+            (("ZREMRANGEBYRANK", "out", 0, 149_999), 150_000),
+            (("SPOP", "sb", 60_000), None),
+            (("HGETALL", "ha"), None),
+            (("SMEMBERS", "sa"), None),
+            (("ZRANGE", "za", 0, -1), None),
+            (("KEYS", "*"), None),
+            (("DBSIZE",), None),
+            (("RENAME", "za", "zc"), b"OK"),
+            (("DEL", "zc", "zb", "out"), 3),
+        ):
+            with Beside(at) as beside:
+                began = time.monotonic()
+                reply = wire.ask(*words)
+                took = time.monotonic() - began
+            if isinstance(reply, Refused):
+                refused(reply, ROWS)
+                said.append(f"{words[0]} refused")
+            else:
+                assert wanted is None or reply == wanted, (words, reply)
+                said.append(f"{words[0]} {took:.1f} s, others {beside.slowest:.1f} s")
+        wire.done("DEL", "sa", "sb", "ha")
+    return "; ".join(said)
+
+
+def blocks_and_pipelines(at):
+    """Many long ones one after another, in a block and in a pipeline: others have their turn between them."""
+    with Wire(at.port(), timeout=300) as wire:
+        for start in range(0, 100_000, 20_000):
+            wire.done("SADD", "sa", *range(start, start + 20_000))
+        with Beside(at) as beside:
+            wire.send(command("SUNIONSTORE", "out", "sa") * 20)
+            for _ in range(20):
+                assert wire.read() == 100_000
+        pipelined = beside.slowest
+        with Beside(at) as beside:
+            wire.send(command("MULTI") + command("SET", "a", 1) * 100_000 + command("EXEC"))
+            replies = [wire.read() for _ in range(100_002)]
+            assert replies[-1] == [b"OK"] * 100_000
+        block = beside.slowest
+        # More rows than one request may pass, by its own words and by commands that say less.
+        with Beside(at):
+            wire.send(command("MULTI") + command("SMEMBERS", "sa") * 5 + command("SUNIONSTORE", "out", "sa") * 30 + command("EXEC"))
+            replies = [wire.read() for _ in range(37)]
+            assert isinstance(replies[-1], Refused), str(replies[-1])[:100]
+            refused(replies[-1], "too large")
+        wire.done("DEL", "sa", "out")
+    return f"others waited {pipelined:.1f} s beside a pipeline, {block:.1f} s beside a block"
+
+
+RUN = '(func (export "procedure:run"))'
+
+
+def nest(loops, variables):
+    uses = "".join(f"(local.set {n} (local.get {n}))" for n in range(variables))
+    return f"(module {RUN} (func (local {'i64 ' * variables}) {'loop ' * loops} {uses} {'end ' * loops}))"
+
+
+HEAVY = {
+    "loops around variables": nest(400, 400),
+    "more loops around variables": nest(1600, 1600),
+    "too many loops around variables": nest(2100, 2100),
+    "blocks": f"(module {RUN} (func {'block ' * 40_000} {'end ' * 40_000}))",
+    "branches": f"(module {RUN} (func (param i32) (br_table {'0 ' * 60_000} (local.get 0))))",
+    "too many branches": f"(module {RUN} (func (param i32) (br_table {'0 ' * 70_000} (local.get 0))))",
+    "functions": f"(module {RUN} {'(func (local i64) (local.set 0 (i64.const 1)))' * 19_000})",
+    "too many functions": f"(module {RUN} {'(func)' * 20_001})",
+    "segments": f"(module {RUN} (memory 1) " + '(data (i32.const 0) "a")' * 19_000 + ")",
+    "globals": f"(module {RUN} {'(global i32 (i32.const 1))' * 10_000})",
+    "sums": f"(module {RUN} (func (result i64) (i64.const 1) {'(i64.add (i64.const 3)) (i64.mul (i64.const 5))' * 8_000}))",
+    "values that all live": f"(module {RUN} (func (param i64) (result i64) {'(i64.mul (local.get 0) (local.get 0))' * 5_000} {'i64.add ' * 4_999}))",
+    "ifs": f"(module {RUN} (func (param i32) {'(if (local.get 0) (then (nop)))' * 15_000}))",
+}
+
+
+def modules(at):
+    """Modules that a compiler has much to do with: they are refused, or loaded while others go on."""
+    said = []
+    with Wire(at.port(), timeout=600) as wire:
+        if isinstance(wire.ask("HW.MODULE", "LIST"), Refused):
+            return "there are none in this build"
+        for name, text in HEAVY.items():
+            with Beside(at) as beside:
+                began = time.monotonic()
+                reply = wire.ask("HW.MODULE", "LOAD", "heavy", text, "REPLACE")
+                took = time.monotonic() - began
+            assert name.startswith("too many") == isinstance(reply, Refused), (name, str(reply)[:300])
+            if isinstance(reply, Refused):
+                refused(reply, "^BADMODULE it takes too long to compile")
+            else:
+                began = time.monotonic()
+                assert wire.done("HW.CALL", "heavy.run") == b"OK"
+                said.append(f"{name} {took:.1f} s, a call {1000 * (time.monotonic() - began):.0f} ms, others {beside.slowest:.2f} s")
+    return "; ".join(said)
+
+
+def modules_after_a_kill(at):
+    """The next leader has to run what the last one compiled: nobody's lead is lost, and calls wait."""
+    with Wire(at.port(), timeout=600) as wire:
+        if isinstance(wire.ask("HW.MODULE", "LIST"), Refused):
+            return "there are none in this build"
+        for n in range(3):
+            wire.done("HW.MODULE", "LOAD", f"heavy{n}", nest(390 + n, 400), "REPLACE")
+    killed = at.kill_leader()
+    at.look_for_leader()
+    with Beside(at) as beside:
+        wires = [Wire(at.port(), timeout=600) for _ in range(6)]
+        for n, wire in enumerate(wires):
+            wire.send(command("HW.CALL", f"heavy{n % 3}.run"))
+        for wire in wires:
+            assert wire.read() == b"OK"
+            wire.close()
+    at.restart(killed)
+    return f"others waited {beside.slowest:.2f} s"
