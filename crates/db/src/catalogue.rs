@@ -63,7 +63,9 @@ fn shape<K: Key, V: Value, I: Index>(table: Table<K, V, I>) -> String {
         KeyKind::U64 => " in 8 bytes",
         KeyKind::Bytes => "",
     };
-    format!("{:?} ({index}, keys {}{keys}, values {})", table.name(), K::codec(), V::codec())
+    // A line each: see `Catalogue::args`.
+    let codec = |codec: String| codec.replace(char::is_control, " ");
+    format!("{:?} ({index}, keys {}{keys}, values {})", table.name(), codec(K::codec()), codec(V::codec()))
 }
 
 /// The tables of a program, by number; of several programs in a process, all that have the number.
@@ -206,11 +208,25 @@ mod tests {
     const COUNTS: Table<String, i64, Hashed> = Table::hashed(0, "counts");
     const PAIRS: Table<(u64, String), Vec<u8>, Ordered> = Table::ordered(1, "pairs");
 
+    struct Odd;
+    impl Value for Odd {
+        fn codec() -> String {
+            "odd\n1 x".into()
+        }
+        fn encode(&self, _: &mut Vec<u8>) {}
+        fn decode(_: &[u8]) -> Option<Odd> {
+            Some(Odd)
+        }
+    }
+    const ODD: Table<u64, Odd> = Table::ordered(0, "a\nb");
+
     #[test]
     fn shapes_are_what_disks_remember() {
-        // Changing one of these makes data unreadable that were written before.
+        // Data that were written before are refused if one of these changes.
         let args =
             String::from_utf8(Catalogue::of(vec![Entry::of(COUNTS), Entry::of(PAIRS)]).args()).unwrap();
+        let odd = String::from_utf8(Catalogue::of(vec![Entry::of(ODD)]).args()).unwrap();
+        assert_eq!(odd, "0 \"a\\nb\" (ordered, keys u64 in 8 bytes, values odd 1 x)\n");
         assert_eq!(
             args,
             "0 \"counts\" (hashed, keys string, values i64)\n1 \"pairs\" (ordered, keys (u64, string), values bytes)\n"

@@ -127,12 +127,12 @@ fn judge(dates: Dates, now: i64) -> Option<String> {
             "is not valid yet: this machine's clock is wrong, or the certificate's first day".into(),
         );
     }
-    match (until - now).div_euclid(DAY) {
-        left if left >= SOON_DAYS => None,
-        left if left >= 0 => Some(format!("runs out in {left} days: {advice}")),
+    let days = |days: i64| format!("{days} day{}", if days == 1 { "" } else { "s" });
+    match until - now {
+        left if left >= SOON_DAYS * DAY => None,
+        left if left >= 0 => Some(format!("runs out in {}: {advice}", days(left / DAY))),
         left => {
-            let ago = -left - 1;
-            Some(format!("ran out {ago} days ago, and nobody who calls believes it: {advice}"))
+            Some(format!("ran out {} ago, and nobody who calls believes it: {advice}", days(-left / DAY)))
         }
     }
 }
@@ -219,7 +219,8 @@ mod tests {
         assert!(said(dates.until - 14 * day + 1).starts_with("runs out in 13 days: "));
         assert!(said(dates.until).starts_with("runs out in 0 days: "));
         assert!(said(dates.until + 1).starts_with("ran out 0 days ago"));
-        assert!(said(dates.until + 3 * day + 1).starts_with("ran out 3 days ago"));
+        assert!(said(dates.until + day).starts_with("ran out 1 day ago"));
+        assert!(said(dates.until + 3 * day).starts_with("ran out 3 days ago"));
         assert!(said(dates.from - 1).starts_with("is not valid yet"));
     }
 }
