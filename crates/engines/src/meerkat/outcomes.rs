@@ -165,13 +165,15 @@ impl Outcomes {
         self.bytes
     }
 
-    /// Who but `me` has heard least.
+    /// Who but `me` has heard least, and keeps outcomes from being forgotten: nobody, if all others have heard everything, or as much as is on this
+    /// node's own disk, which then is what everything waits for.
     pub fn slowest(&self, me: NodeId) -> Option<NodeId> {
-        self.cursors
-            .iter()
-            .filter(|(node, _)| **node != me)
-            .min_by_key(|(_, cursor)| cursor.heard)
-            .map(|(node, _)| *node)
+        let heard = |node: &NodeId| self.cursors.get(node).map(|cursor| cursor.heard);
+        let others = self.cursors.iter().filter(|(node, _)| **node != me);
+        let (node, least) =
+            others.map(|(node, cursor)| (*node, cursor.heard)).min_by_key(|(_, heard)| *heard)?;
+        let own = heard(&me).unwrap_or(self.last);
+        (least < own).then_some(node)
     }
 }
 
@@ -186,6 +188,24 @@ mod tests {
             told.push((number, payload.is_some()));
         });
         told
+    }
+
+    /// With `sync` a coordinator listens to itself: what it decided has to be on its own disk.
+    #[test]
+    fn whose_own_disk_is_behind_accuses_nobody() {
+        let mut outcomes = Outcomes::default();
+        outcomes.begin([NodeId(0), NodeId(1), NodeId(2)].into_iter());
+        for ts in [10, 20, 30] {
+            outcomes.open(Timestamp(ts));
+            outcomes.push(Timestamp(ts), true, Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), &[]), 0);
+        }
+        outcomes.heard(NodeId(1), 3);
+        outcomes.heard(NodeId(2), 3);
+        assert_eq!((outcomes.unheard(), outcomes.slowest(NodeId(0))), (3, None), "its own disk hangs");
+        let mut outcomes = Outcomes { cursors: outcomes.cursors.clone(), ..outcomes };
+        outcomes.cursors.entry(NodeId(2)).or_default().heard = 1;
+        outcomes.heard(NodeId(0), 2);
+        assert_eq!(outcomes.slowest(NodeId(0)), Some(NodeId(2)), "that one is further behind");
     }
 
     #[test]
