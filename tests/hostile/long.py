@@ -124,8 +124,10 @@ def nest(loops, variables):
 
 HEAVY = {
     "loops around variables": nest(400, 400),
-    "more loops around variables": nest(1600, 1600),
-    "too many loops around variables": nest(2100, 2100),
+    "more loops around variables": nest(1400, 1400),
+    "too many loops around variables": nest(1600, 1600),
+    "too many loops": f"(module {RUN} (func (param i32) {'(loop (br_if 0 (local.get 0)))' * 20_000}))",
+    "too many ifs": f"(module {RUN} (func (param i32) {'(if (local.get 0) (then (nop)))' * 30_000}))",
     "blocks": f"(module {RUN} (func {'block ' * 40_000} {'end ' * 40_000}))",
     "branches": f"(module {RUN} (func (param i32) (br_table {'0 ' * 60_000} (local.get 0))))",
     "too many branches": f"(module {RUN} (func (param i32) (br_table {'0 ' * 70_000} (local.get 0))))",
@@ -135,7 +137,7 @@ HEAVY = {
     "globals": f"(module {RUN} {'(global i32 (i32.const 1))' * 10_000})",
     "sums": f"(module {RUN} (func (result i64) (i64.const 1) {'(i64.add (i64.const 3)) (i64.mul (i64.const 5))' * 8_000}))",
     "values that all live": f"(module {RUN} (func (param i64) (result i64) {'(i64.mul (local.get 0) (local.get 0))' * 5_000} {'i64.add ' * 4_999}))",
-    "ifs": f"(module {RUN} (func (param i32) {'(if (local.get 0) (then (nop)))' * 15_000}))",
+    "ifs": f"(module {RUN} (func (param i32) {'(if (local.get 0) (then (nop)))' * 5_000}))",
 }
 
 

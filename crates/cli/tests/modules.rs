@@ -171,10 +171,13 @@ mod with_webassembly {
         cluster.none_died();
     }
 
-    /// So many blocks around each other that a compiler takes seconds, if it is not optimised: a tenth of a second if it is.
+    /// Loops around each other and around variables, so many that a compiler takes seconds.
     fn heavy() -> Vec<u8> {
-        let (blocks, ends) = ("block ".repeat(12_000), "end ".repeat(12_000));
-        format!("(module (func (export \"procedure:run\") {blocks} {ends}))").into_bytes()
+        const MANY: usize = 1_100;
+        let uses: String = (0..MANY).map(|at| format!("(local.set {at} (local.get {at}))")).collect();
+        let (loops, ends, locals) = ("loop ".repeat(MANY), "end ".repeat(MANY), "i64 ".repeat(MANY));
+        let heavy = format!("(func (local {locals}) {loops} {uses} {ends})");
+        format!("(module (func (export \"procedure:run\")) {heavy})").into_bytes()
     }
 
     /// A module that takes long to compile holds nobody up, at no node: neither when it is loaded nor when another node leads.

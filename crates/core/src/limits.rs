@@ -11,6 +11,7 @@
 //! to change, and not in a follower's receive buffer.
 
 use crate::log::{CLAIM_BYTES, ENTRY_HEADER_BYTES, TX_HEADER_BYTES};
+use crate::work::ADDED;
 
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 64 << 10;
@@ -26,9 +27,9 @@ pub const MAX_WRITE_BYTES: usize = WRITE_HEAD_BYTES + MAX_KEY_BYTES + MAX_VALUE_
 pub const MAX_TRANSACTION_BYTES: usize = 64 << 20;
 /// Most records that one transaction may touch, and index nodes that it may rely on: what it read is remembered.
 pub const MAX_OPERATIONS: usize = 1 << 24;
-/// Most rows that one transaction may look up, scan and write, unless it is set otherwise: one for every argument of the longest
-/// block, so that no request is refused for it that names each of its rows. It bounds how long one request can take.
-pub const DEFAULT_TRANSACTION_ROWS: u64 = MAX_BLOCK_PARTS as u64;
+/// Most rows that one transaction may look up, scan and add, unless it is set otherwise: one added ([`ADDED`]) for every argument of
+/// the longest block, so that no request is refused for it that names each of its rows. It bounds how long one request can take.
+pub const DEFAULT_TRANSACTION_ROWS: u64 = (ADDED * MAX_BLOCK_PARTS) as u64;
 /// Longest reply of a transaction.
 pub const MAX_REPLY_BYTES: usize = 64 << 20;
 /// Longest reply of a request that runs under a session: it is kept with the session, for who asks again.

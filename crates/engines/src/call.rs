@@ -4,6 +4,7 @@ use std::io::Write;
 
 use highwater_core::ProcedureId;
 use highwater_core::limits::MAX_REPLY_BYTES;
+use highwater_core::work::ADDED;
 
 use crate::seam::{Request, Session};
 
@@ -29,8 +30,8 @@ pub(crate) fn explain(reply: &mut Vec<u8>, most: usize, most_rows: u64) {
     *reply = Vec::new();
     write!(
         reply,
-        "a transaction writes at most {most} bytes here, replaces or deletes as many, reads and writes {most_rows} rows \
-         (limits.transaction_rows) and answers {MAX_REPLY_BYTES} bytes"
+        "a transaction writes at most {most} bytes here, replaces or deletes as many, reads {most_rows} rows \
+         (limits.transaction_rows; a row that it adds counts {ADDED}) and answers {MAX_REPLY_BYTES} bytes"
     )
     .expect("writing to memory does not fail");
 }

@@ -51,7 +51,8 @@ pub struct Options {
     pub log_retain_bytes: usize,
     /// Most bytes of one transaction in the log; see [`MAX_TRANSACTION_BYTES`].
     pub max_transaction_bytes: usize,
-    /// Most rows that one transaction may look up, scan and write: one that would take longer is refused.
+    /// Most rows that one transaction may look up, scan and add, one that is added counted [`ADDED`](highwater_core::work::ADDED) times:
+    /// one that would take longer is refused.
     pub max_transaction_rows: u64,
     /// Cluster-wide: what a reply promises. A replica that has a disk, and comes back with it, is the voter that it was.
     pub durability: Durability,

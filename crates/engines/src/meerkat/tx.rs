@@ -19,6 +19,7 @@ use highwater_core::limits::{
 };
 use highwater_core::log::{Key, TxWriter, WriteAt};
 use highwater_core::transaction::KeyRange;
+use highwater_core::work::ADDED;
 use highwater_core::{
     Abort, Direction, IndexKind, KeyKind, Outcome, Registry, TableId, Timestamp, Transaction, Work,
 };
@@ -439,7 +440,7 @@ impl<S: Source> Transaction for MeerkatTx<S> {
             let at = match self.find(table, hash, key) {
                 Some(at) => at,
                 None => {
-                    self.work.pass(1)?;
+                    self.work.pass(ADDED)?;
                     self.touch(table, hash, key, None)
                 }
             };

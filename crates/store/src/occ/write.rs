@@ -6,6 +6,7 @@
 use highwater_core::hooks;
 use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use highwater_core::log::TxWriter;
+use highwater_core::work::ADDED;
 use highwater_core::{Abort, TableId, Work};
 
 use super::Occ;
@@ -127,7 +128,7 @@ impl Writing<'_> {
         hash: u64,
         value_len: usize,
     ) -> Result<(Record, bool), Abort> {
-        self.work.pass(1)?;
+        self.work.pass(ADDED)?;
         self.sets.nodes.prepare_insertion();
         if (self.writer.open_bytes() + value_len) as u64 >= self.room
             && !(may_be_note(key_len_of(I::Keys::logged(key)), value_len)

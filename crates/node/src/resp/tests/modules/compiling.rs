@@ -203,6 +203,11 @@ fn nest(loops: usize, variables: usize) -> String {
     )
 }
 
+/// One function that does this so often.
+fn many(what: &str, times: usize) -> String {
+    format!("(module {RUN} (func {}))", what.repeat(times))
+}
+
 /// What takes a compiler seconds for kilobytes is told from its text.
 #[test]
 fn what_would_take_too_long_to_compile_is_refused() {
@@ -211,7 +216,11 @@ fn what_would_take_too_long_to_compile_is_refused() {
         format!("(module {RUN} (func (param i32) (br_table {} (local.get 0))))", "0 ".repeat(count))
     };
     for (module, why) in [
-        (nest(2100, 2100), "4194304 pairs of a block and a variable"),
+        (nest(1500, 1500), "2097152 pairs of a branch and a variable"),
+        (many("(loop (br_if 0 (i32.const 0)))", 20_000), "pairs of a branch and a variable, or of branches"),
+        (many("(if (i32.const 1) (then (nop)))", 30_000), "or of branches"),
+        (many("(block (br_if 0 (i32.const 1)))", 30_000), "or of branches"),
+        (many("(block (br 0))", 30_000), "or of branches"),
         (format!("(module {RUN} {})", "(func (local i64) (loop) (loop))".repeat(20_000)), "20000 functions"),
         (branches(70_000), "65536 places in its tables of branches"),
         (
@@ -237,7 +246,14 @@ fn what_would_take_too_long_to_compile_is_refused() {
         assert!(reply.contains(why), "{why}: {reply}");
     }
     // What compilers of other languages write stays far below.
-    for module in [nest(50, 50), branches(2000), super::LEDGER.into()] {
+    let blocks = format!("(module {RUN} (func {} {}))", "block ".repeat(50_000), "end ".repeat(50_000));
+    for module in [
+        nest(300, 300),
+        many("(if (i32.const 1) (then (nop)))", 3_000),
+        branches(2000),
+        blocks,
+        super::LEDGER.into(),
+    ] {
         assert_eq!(refused_load(&module), None);
     }
 }
