@@ -120,7 +120,7 @@ class Highwater(System):
             for i in range(3)
         )
         config = self.folder / "cluster.toml"
-        config.write_text(f'[cluster]\nworkers = {self.workers}\ndurability = "{self.level}"\nnodes = [{nodes}]\n[storage]\ndir = "{self.folder}/data"\n')
+        config.write_text(f'[cluster]\nworkers = {self.workers}\ndurability = "{self.level}"\nnodes = [{nodes}]\n[server]\nbenchmarks = "on"\n[storage]\ndir = "{self.folder}/data"\n')
         environment = dict(os.environ, HIGHWATER_SERVER_IO=self.io) if self.io else None
         for node in range(3):
             self.run(self.release / "highwater", "serve", "--config", config, "--node-id", str(node), env=environment)

@@ -96,7 +96,8 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("cluster")
-    cluster = Cluster(folder)
+    # Procedures of benchmarks are those that every build has.
+    cluster = Cluster(folder, lines='[server]\nbenchmarks = "on"')
     cluster.leader()
     yield cluster
     cluster.close()

@@ -426,8 +426,9 @@ fn config_of(
 ) -> Result<Config> {
     // The environment is not asked: a benchmark is what its command line says.
     let own = spec.own.get(usize::from(node)).map_or(&[][..], Vec::as_slice);
-    // Demonstrations and benchmarks keep nothing, unless they are told to.
-    let memory = [("cluster.durability".to_string(), "memory".to_string())];
+    // Demonstrations and benchmarks keep nothing, unless they are told to; and what they run are benchmarks' procedures.
+    let defaults = [("cluster.durability", "memory"), ("server.benchmarks", "on")]
+        .map(|(key, value)| (key.to_string(), value.to_string()));
     // A certificate is for a node, so the settings are looked at as that node's.
     let listed = nodes.iter().map(|node| {
         let NodeConfig { id, peer, resp, admin, .. } = node;
@@ -436,7 +437,7 @@ fn config_of(
     let listed = format!("[{}]", listed.collect::<Vec<_>>().join(","));
     let place = [("node".to_string(), node.to_string()), ("cluster.nodes".to_string(), listed)];
     let certificates = &certificates[usize::from(node)][..];
-    let layers = [&memory, own, &place, &spec.set, certificates].concat();
+    let layers = [&defaults, own, &place, &spec.set, certificates].concat();
     let mut config = Config::load(None, [], &layers).map_err(Failure::usage)?;
     config.node = node;
     // It would be overruled below, and what was measured or proved would be of another engine.

@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
     use crate::retries::ATTEMPTS_IN_A_ROW;
-    use crate::seam::{ControlOutbox, Freshness, Outbox, Refusal, Request, Session, Taken, Token};
+    use crate::seam::{ControlOutbox, Freshness, Outbox, Owner, Refusal, Request, Session, Taken, Token};
 
     struct Nothing;
 
@@ -172,7 +172,8 @@ mod tests {
     fn every_engine_refuses_what_its_abilities_do_not_list() {
         const NOW: Nanos = 1;
         let plain = Request::new(Token(1), ProcedureId(0), &[]);
-        let session = Request { session: Some(Session { id: 1, sequence: 1 }), ..plain };
+        let session =
+            Request { session: Some(Session { id: 1, sequence: 1, owner: Owner::NOBODY }), ..plain };
         let within = Request { freshness: Some(Freshness::Within(1000)), ..plain };
         let since = Request { freshness: Some(Freshness::Since(Timestamp(1))), ..plain };
         for kind in EngineKind::ALL {

@@ -135,7 +135,8 @@ fn main() {
     }
     let opcode = |name: &str| Opcode::find(name.as_bytes()).expect("there is such a command").byte();
     let (session, outcome) = (opcode("hw.session"), opcode("hw.outcome"));
-    write("exec", "session-new", &[0, 0, 0, 1, session, 3, 3, b'n', b'e', b'w', 1, b'9', 1, b'9']);
+    let new = [4, 3, b'n', b'e', b'w', 1, b'9', 1, b'9', 1, b'9'];
+    write("exec", "session-new", &[&[0, 0, 0, 1, session][..], &new].concat());
     write("exec", "outcome", &[0, 0, 0, 1, outcome, 2, 1, b'7', 1, b'1']);
     let collection = |name: &str, then: &str| {
         let add = [0, 2, 0, 2, opcode(name), 5, 1, b'k', 1, b'1', 1, b'2', 1, b'3', 1, b'4'];

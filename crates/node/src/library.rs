@@ -31,6 +31,9 @@ pub fn workload(name: &str, options: &[(String, String)]) -> Result<Arc<dyn Work
 
 #[cfg(test)]
 mod tests {
+    use highwater_core::{Clock, Incarnation, NodeId};
+    use highwater_engines::{EngineKind, Options, build};
+
     use super::*;
 
     #[test]
@@ -39,6 +42,16 @@ mod tests {
         assert_eq!(keyspace.name, "keyspace");
         let sessions = &NodeLibrary.tables()[resp::SESSIONS.0 as usize];
         assert_eq!(*sessions, highwater_engines::sessions::TABLE);
+    }
+
+    #[test]
+    fn benchmarks_are_told_by_their_names() {
+        let options = Options::new(NodeId(0), 1, 1, Incarnation(1));
+        let replica = build(EngineKind::Silo, options, &NodeLibrary, Arc::new(Clock::counter()));
+        for name in replica.procedures {
+            let own = name.starts_with("redis.") || name.starts_with("sessions.");
+            assert_eq!(highwater_workloads::library::is_benchmark(name), !own, "{name}");
+        }
     }
 
     #[test]

@@ -5,13 +5,14 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use common::{command, config, resp_client, start, start_alone};
 use highwater_node::Node;
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
+use highwater_node::config::Benchmarks;
 
 /// Sets `k` to `len` bytes; what a `GET k` answers.
 fn prepare(node: &Node, len: usize) -> Vec<u8> {
@@ -261,4 +262,31 @@ fn operators_that_say_nothing_make_room_for_others() {
     let silent: Vec<_> = (0..300).map(|_| TcpStream::connect(node.node.admin_address()).unwrap()).collect();
     assert!(matches!(node.admin().ask(&AdminRequest::Status), AdminResponse::Status(_)));
     drop(silent);
+}
+
+/// To clients there are no procedures of benchmarks, whatever their users may do, unless an operator says so.
+#[test]
+fn benchmarks_cannot_be_called_unless_they_are_turned_on() {
+    let mut config = config(1, 1);
+    for benchmarks in [Benchmarks::Off, Benchmarks::On] {
+        config.server.benchmarks = benchmarks;
+        let node = start_alone(&config);
+        let mut client = resp_client(node.resp_address());
+        let mut ask = |words: &[&[u8]]| {
+            client.write_all(&command(words)).unwrap();
+            let mut line = String::new();
+            BufReader::new(&client).read_line(&mut line).unwrap();
+            line
+        };
+        for called in [&b"audit.noop"[..], b"AUDIT.Noop"] {
+            let told = ask(&[b"HW.CALL", called]);
+            match benchmarks {
+                Benchmarks::Off => {
+                    assert!(told.starts_with("-NOPROCEDURE ") && told.contains("benchmarks"), "{told}")
+                }
+                Benchmarks::On => assert_eq!(told, "+OK\r\n"),
+            }
+        }
+        assert_eq!(ask(&[b"HW.PROCEDURES"]) == "*0\r\n", benchmarks == Benchmarks::Off);
+    }
 }

@@ -41,7 +41,7 @@ pub fn door(node: NodeId, procedures: Procedures, salt: u64) -> (Arc<Door>, Woke
         callables: Callables::of(&[], &[], &[]),
         node,
         leaderless: false,
-        sessions: 0,
+        sessions: highwater_engines::sessions::Most { of_all: 0, of_each: 0 },
         salt,
         addresses: Box::new(|node| Some(address(node))),
         clients: Arc::new(Clients::new(Box::new(|_| ()))),

@@ -23,7 +23,7 @@ pub use highwater_core::Nanos;
 pub use members::{MemberAnswer, MemberChange, Roster};
 pub(crate) use outbox::RELEASE_BYTES;
 pub use outbox::{Endpoint, Frame, LogPosition, Outbox, Released};
-pub use request::{ClientId, Freshness, Refusal, Request, Session, Taken, Token};
+pub use request::{ClientId, Freshness, Owner, Refusal, Request, Session, Taken, Token};
 pub use status::{Figure, Member, Service, Status};
 
 /// When to give the next turn, if nothing arrives before.

@@ -47,6 +47,18 @@ pub struct Session {
     pub id: u64,
     /// Which of its requests, from 1 on: each has a larger number than those before.
     pub sequence: u64,
+    /// Whose request it is: another one's session is none.
+    pub owner: Owner,
+}
+
+/// Whom a session belongs to, as the host tells its users apart: a number that is a user's as long as the user is there, and that two of them
+/// hardly share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(pub u32);
+
+impl Owner {
+    /// Of sessions that belong to nobody: whoever knows such a one's id uses it.
+    pub const NOBODY: Owner = Owner(0);
 }
 
 /// How old the state may be that a transaction reads.

@@ -14,7 +14,7 @@
 //! | larger than the recorded one | the procedure runs, and its end is recorded: committed with its writes; rolled back, refused as a bad request or as too large, without them. Reply and all |
 //! | the recorded one | nothing runs; the recorded end is the answer |
 //! | smaller | [`Denial::Stale`]: only the last end is kept |
-//! | no such session | [`Denial::Expired`] |
+//! | no such session, or another owner's | [`Denial::Expired`] |
 //!
 //! *An end without writes is recorded, too.* Else a client could hear "rolled back" from one try and go on, while another try of
 //! the same request, delayed on another connection, runs later and commits. Reads are recorded for the same reason: who numbers
@@ -33,10 +33,15 @@
 //! Time is counted in the store: a clock record, advanced by [`sweep`], which the leader runs now and then ([`Keeper`]). A
 //! request leaves the clock's reading in its session's record; a sweep deletes those that are more than [`IDLE_TICKS`] behind. So
 //! expiry is a transaction like any other, the same on all replicas, and needs no clocks that agree: a change of leader makes
-//! sessions last longer, never shorter. Ids are never used again, and what names an unknown one is denied: after expiry a retry
-//! cannot run twice.
+//! sessions last longer, never shorter. Ids are drawn from 2^52, so an old one is hardly used again, and what names an unknown one is
+//! denied: after expiry a retry does not run twice.
 //!
-//! As many sessions are open as the opener allows; more are refused ([`TooMany`]). None is ended early to make room: that would
+//! # Whose they are
+//!
+//! A session has an [`Owner`](crate::seam::Owner), who is in its record, and every request says whose it is. To another owner a session does not
+//! exist: neither what is told nor what is done differs from that of an id that nobody has.
+//!
+//! As many sessions are open as the opener allows ([`Most`]), of all owners and of each; more are refused ([`TooMany`]). None is ended early to make room: that would
 //! break a promise to somebody to serve somebody else.
 
 mod calls;
@@ -53,7 +58,7 @@ use std::fmt;
 use highwater_core::{IndexKind, KeyKind, Registry, TableId, TableSpec, Transaction};
 
 use crate::seam::Session;
-pub use calls::{Answer, IDLE_TICKS, Swept, TooMany, ask, end, open, sweep};
+pub use calls::{Answer, IDLE_TICKS, Most, Swept, TooMany, ask, end, open, sweep};
 pub use keeper::Keeper;
 pub use procedures::{Ask, End, Open, Sweep};
 pub use record::Kept;
@@ -101,7 +106,7 @@ struct Words(Denial, Session);
 
 impl fmt::Display for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Words(denial, Session { id, sequence }) = self;
+        let Words(denial, Session { id, sequence, .. }) = self;
         match denial {
             Denial::Unkept => f.write_str("ERR no sessions are kept here; nothing was done"),
             Denial::Expired => {

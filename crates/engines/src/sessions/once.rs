@@ -9,12 +9,12 @@ use super::Denial;
 use super::record::{Kept, Record, clock};
 use crate::attempt::{Attempts, Ends};
 use crate::call::{Call, explain, explain_too_new};
-use crate::seam::Session;
+use crate::seam::{Owner, Session};
 
 /// What a session says to a request.
 enum Found {
-    /// It may run. The sessions' clock shows this.
-    New(u64),
+    /// It may run. The sessions' clock shows this, and this is whose session it is.
+    New(u32, Owner),
     /// It has ended so; the reply is written.
     Ended(Outcome),
     /// It may not run.
@@ -37,8 +37,8 @@ pub(crate) fn attempt<T: Attempts>(
         None => Ok(Found::Denied(Denial::Unkept)),
         Some(table) => look(tx, table, session, print, reply),
     };
-    let clock = match found {
-        Ok(Found::New(clock)) => clock,
+    let (clock, owner) = match found {
+        Ok(Found::New(clock, owner)) => (clock, owner),
         Ok(Found::Ended(outcome)) => return ends.roll_back(tx).ok().map(|ts| (ts, outcome)),
         Ok(Found::Denied(denial)) => {
             write!(reply, "{}", denial.of(session)).expect("writing to memory does not fail");
@@ -73,7 +73,7 @@ pub(crate) fn attempt<T: Attempts>(
     if planted!(SessionApart) && kept == Kept::Committed {
         let ts = ends.commit(tx).ok()?;
         tx.begin();
-        let record = Record { clock, sequence: session.sequence, fingerprint: print, kept, reply };
+        let record = Record { clock, owner, sequence: session.sequence, fingerprint: print, kept, reply };
         let recorded = record.put(tx, table, session.id).and_then(|()| ends.commit(tx));
         tx.abort();
         return Some((recorded.unwrap_or(ts), Outcome::Committed));
@@ -85,7 +85,7 @@ pub(crate) fn attempt<T: Attempts>(
         if kept == Kept::TooLarge {
             explain_here(reply, tx.most(), tx.most_rows());
         }
-        let record = Record { clock, sequence: session.sequence, fingerprint: print, kept, reply };
+        let record = Record { clock, owner, sequence: session.sequence, fingerprint: print, kept, reply };
         let ended = record.put(tx, table, session.id).and_then(|()| ends.commit(tx));
         match ended {
             Ok(ts) => return kept.outcome().map(|outcome| (ts, outcome)),
@@ -112,14 +112,15 @@ fn look<T: Attempts>(
     fingerprint: u64,
     reply: &mut Vec<u8>,
 ) -> Result<Found, Abort> {
-    let Some(record) = Record::get(tx, table, session.id)? else {
-        return Ok(Found::Denied(Denial::Expired));
-    };
+    // Whoever tries another one's learns no more than of one that never was.
+    let found = Record::get(tx, table, session.id)?.filter(|record| record.is_of(session.owner));
+    let Some(record) = found else { return Ok(Found::Denied(Denial::Expired)) };
     if record.sequence > session.sequence || session.sequence == 0 {
         return Ok(Found::Denied(Denial::Stale { last: record.sequence }));
     }
     if record.sequence < session.sequence || planted!(RetryTwice) {
-        return clock(tx, table).map(Found::New);
+        let owner = record.owner;
+        return clock(tx, table).map(|clock| Found::New(clock, owner));
     }
     Ok(match record.kept.outcome() {
         None => Found::Denied(Denial::Abandoned),

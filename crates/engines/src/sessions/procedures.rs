@@ -4,18 +4,18 @@
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Abort, Procedure, TableId, Transaction};
 
-use super::calls::{Answer, ask, end, open, sweep};
+use super::calls::{Answer, Most, ask, end, open, sweep};
 use super::record::Kept;
-use crate::seam::Session;
+use crate::seam::{Owner, Session};
 
-/// [`open`]s a session. Arguments: how many may be open, and a number to tell ids apart; [`arguments`](Open::arguments). Reply:
-/// the id. [Rolls back](Abort::Rollback) if there are too many.
+/// [`open`]s a session. Arguments: how many may be open, of all and of each owner, the owner, and what the id is made of;
+/// [`arguments`](Open::arguments). Reply: the id. [Rolls back](Abort::Rollback) if there are too many.
 pub struct Open<const AT: u8>;
 
-/// [`end`]s a session. Arguments: the id. Reply: a byte, 1 if there was one.
+/// [`end`]s a session. Arguments: the id and the owner; [`arguments`](End::arguments). Reply: a byte, 1 if there was one.
 pub struct End<const AT: u8>;
 
-/// [`ask`]s what became of a request. Arguments: session and number; [`arguments`](Ask::arguments). Reply: see
+/// [`ask`]s what became of a request. Arguments: session, number and owner; [`arguments`](Ask::arguments). Reply: see
 /// [`Answer::decode`].
 pub struct Ask<const AT: u8>;
 
@@ -25,23 +25,27 @@ pub struct Sweep<const AT: u8>;
 
 impl<const AT: u8> Open<AT> {
     /// Its arguments.
-    pub fn arguments(most: u64, nonce: u64) -> [u8; 16] {
-        pair(most, nonce)
+    pub fn arguments(most: Most, owner: Owner, nonce: u64) -> Vec<u8> {
+        encode(&[most.of_all, most.of_each, owner.0.into(), nonce])
+    }
+}
+
+impl<const AT: u8> End<AT> {
+    /// Its arguments.
+    pub fn arguments(id: u64, owner: Owner) -> Vec<u8> {
+        encode(&[id, owner.0.into()])
     }
 }
 
 impl<const AT: u8> Ask<AT> {
     /// Its arguments.
-    pub fn arguments(of: Session) -> [u8; 16] {
-        pair(of.id, of.sequence)
+    pub fn arguments(of: Session) -> Vec<u8> {
+        encode(&[of.id, of.sequence, of.owner.0.into()])
     }
 }
 
-fn pair(first: u64, second: u64) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&first.to_le_bytes());
-    bytes[8..].copy_from_slice(&second.to_le_bytes());
-    bytes
+fn encode(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
 /// The arguments, or the end of a request that has others.
@@ -51,12 +55,18 @@ fn numbers<const N: usize>(args: &[u8]) -> Result<[u64; N], Abort> {
     if rest.is_empty() { Ok(chunks.map(u64::from_le_bytes)) } else { Err(Abort::BadRequest) }
 }
 
+fn owner(number: u64) -> Result<Owner, Abort> {
+    u32::try_from(number).map(Owner).map_err(|_| Abort::BadRequest)
+}
+
 impl<const AT: u8> Procedure for Open<AT> {
     const NAME: &'static str = "sessions.open";
+    /// 2: sessions have owners.
+    const VERSION: u32 = 2;
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
-        let [most, nonce] = numbers(args)?;
-        match open(tx, TableId(AT), most, nonce)? {
+        let [of_all, of_each, of, nonce] = numbers(args)?;
+        match open(tx, TableId(AT), Most { of_all, of_each }, owner(of)?, nonce)? {
             Ok(id) => reply.extend_from_slice(&id.to_le_bytes()),
             Err(_too_many) => return Err(Abort::Rollback),
         }
@@ -66,20 +76,24 @@ impl<const AT: u8> Procedure for Open<AT> {
 
 impl<const AT: u8> Procedure for End<AT> {
     const NAME: &'static str = "sessions.end";
+    /// 2: sessions have owners.
+    const VERSION: u32 = 2;
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
-        let [id] = numbers(args)?;
-        reply.push(u8::from(end(tx, TableId(AT), id)?));
+        let [id, of] = numbers(args)?;
+        reply.push(u8::from(end(tx, TableId(AT), id, owner(of)?)?));
         Ok(())
     }
 }
 
 impl<const AT: u8> Procedure for Ask<AT> {
     const NAME: &'static str = "sessions.ask";
+    /// 2: sessions have owners.
+    const VERSION: u32 = 2;
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
-        let [id, sequence] = numbers(args)?;
-        ask(tx, TableId(AT), Session { id, sequence })?.encode(reply);
+        let [id, sequence, of] = numbers(args)?;
+        ask(tx, TableId(AT), Session { id, sequence, owner: owner(of)? })?.encode(reply);
         Ok(())
     }
 }
@@ -90,7 +104,7 @@ impl<const AT: u8> Procedure for Sweep<AT> {
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
         let [from] = numbers(args)?;
         let swept = sweep(tx, TableId(AT), from)?;
-        reply.extend_from_slice(&pair(swept.next.unwrap_or(0), swept.expired));
+        reply.extend_from_slice(&encode(&[swept.next.unwrap_or(0), swept.expired]));
         Ok(())
     }
 }

@@ -1,15 +1,21 @@
 //! What the store keeps of a session.
 //!
 //! ```text
-//! session   key: its id       clock u64 | sequence u64 | fingerprint u64 | kept u8 | reply
-//! clock     key: 2^64 - 1     clock u64
-//! ids       key: 2^64 - 2     opened u64 | open u64
+//! session   key: its id, below 2^63    clock u32 | owner u32 | sequence u64 | fingerprint u64 | kept u8 | reply
+//! owner     key: 2^63 + the owner      as a session's; sequence: how many of the owner's are open
+//! clock     key: 2^64 - 1              clock u64
+//! ids       key: 2^64 - 2              opened u64 | open u64
 //! ```
 //!
 //! Integers are little endian. Records that are not there count as zeros.
+//!
+//! Builds before owners wrote the clock with 64 bits, so in what they wrote the owner is [nobody](Owner::NOBODY). To them a record of ours has a
+//! clock that is far ahead: they take a session as one that does not expire, and an owner's record as such a session.
 
 use highwater_core::codec::Reader;
 use highwater_core::{Abort, Outcome, TableId, Transaction};
+
+use crate::seam::Owner;
 
 /// What a session knows of its last number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +61,10 @@ impl Kept {
 /// A session's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record<'a> {
-    /// What the sessions' clock showed when it was last written.
-    pub clock: u64,
+    /// What the sessions' clock showed when it was last written, its lower half.
+    pub clock: u32,
+    /// Whose session it is.
+    pub owner: Owner,
     /// The last number.
     pub sequence: u64,
     /// Of the request under that number.
@@ -67,15 +75,15 @@ pub(super) struct Record<'a> {
     pub reply: &'a [u8],
 }
 
-/// Keys at and above are not sessions'.
-pub(super) const FIRST_RESERVED: u64 = u64::MAX - 1;
+/// Keys at and above are not sessions'; an owner's record stands so far behind the owner's number.
+pub(super) const OWNERS: u64 = 1 << 63;
 const CLOCK: u64 = u64::MAX;
 const IDS: u64 = u64::MAX - 1;
 
 impl<'a> Record<'a> {
     /// Reads a session's record.
     pub fn get<T: Transaction>(tx: &'a mut T, table: TableId, id: u64) -> Result<Option<Record<'a>>, Abort> {
-        if id >= FIRST_RESERVED {
+        if id >= OWNERS {
             return Ok(None);
         }
         let found = tx.get(table, &id.to_be_bytes())?;
@@ -85,9 +93,10 @@ impl<'a> Record<'a> {
     /// Writes it.
     pub fn put<T: Transaction>(self, tx: &mut T, table: TableId, id: u64) -> Result<(), Abort> {
         let mut bytes = Vec::with_capacity(25 + self.reply.len());
-        for number in [self.clock, self.sequence, self.fingerprint] {
-            bytes.extend_from_slice(&number.to_le_bytes());
-        }
+        bytes.extend_from_slice(&self.clock.to_le_bytes());
+        bytes.extend_from_slice(&self.owner.0.to_le_bytes());
+        bytes.extend_from_slice(&self.sequence.to_le_bytes());
+        bytes.extend_from_slice(&self.fingerprint.to_le_bytes());
         bytes.push(self.kept.byte());
         bytes.extend_from_slice(self.reply);
         tx.put(table, &id.to_be_bytes(), &bytes)
@@ -95,20 +104,63 @@ impl<'a> Record<'a> {
 
     pub fn decode(bytes: &'a [u8]) -> Option<Record<'a>> {
         let mut reader = Reader::new(bytes);
-        let mut number = || reader.u64().ok();
-        let (clock, sequence, fingerprint) = (number()?, number()?, number()?);
+        let (clock, owner) = (reader.u32().ok()?, Owner(reader.u32().ok()?));
+        let (sequence, fingerprint) = (reader.u64().ok()?, reader.u64().ok()?);
         let kept = Kept::decode(reader.u8().ok()?)?;
-        Some(Record { clock, sequence, fingerprint, kept, reply: reader.rest() })
+        Some(Record { clock, owner, sequence, fingerprint, kept, reply: reader.rest() })
+    }
+
+    /// Whether it may be used by this one. A session of nobody's, which a build before owners has opened, may be used by whoever knows its id.
+    pub fn is_of(&self, owner: Owner) -> bool {
+        self.owner == owner || self.owner == Owner::NOBODY
+    }
+
+    /// How many ticks the sessions' clock is ahead of it.
+    pub fn idle(&self, clock: u32) -> u64 {
+        // Whatever is ahead of the clock was used just now.
+        u64::try_from(clock.wrapping_sub(self.clock) as i32).unwrap_or(0)
     }
 }
 
-/// What the sessions' clock shows.
-pub(super) fn clock<T: Transaction>(tx: &mut T, table: TableId) -> Result<u64, Abort> {
-    numbers::<1, T>(tx, table, CLOCK).map(|[clock]| clock)
+/// What the sessions' clock shows: its lower half, which does for 2^31 ticks.
+pub(super) fn clock<T: Transaction>(tx: &mut T, table: TableId) -> Result<u32, Abort> {
+    numbers::<1, T>(tx, table, CLOCK).map(|[clock]| clock as u32)
 }
 
-pub(super) fn set_clock<T: Transaction>(tx: &mut T, table: TableId, clock: u64) -> Result<(), Abort> {
-    tx.put(table, &CLOCK.to_be_bytes(), &clock.to_le_bytes())
+/// Has the sessions' clock show so many ticks more.
+pub(super) fn advance_clock<T: Transaction>(tx: &mut T, table: TableId, ticks: u64) -> Result<u32, Abort> {
+    let [clock] = numbers::<1, T>(tx, table, CLOCK)?;
+    tx.put(table, &CLOCK.to_be_bytes(), &(clock + ticks).to_le_bytes())?;
+    Ok((clock + ticks) as u32)
+}
+
+/// How many sessions of an owner are open.
+pub(super) fn open_of<T: Transaction>(tx: &mut T, table: TableId, owner: Owner) -> Result<u64, Abort> {
+    let found = tx.get(table, &key_of(owner))?;
+    let record = found.map(|bytes| Record::decode(bytes).expect("sessions' records are written here alone"));
+    Ok(record.map_or(0, |record| record.sequence))
+}
+
+/// Writes how many are; of nobody's none are counted.
+pub(super) fn set_open_of<T: Transaction>(
+    tx: &mut T,
+    table: TableId,
+    owner: Owner,
+    open: u64,
+) -> Result<(), Abort> {
+    if owner == Owner::NOBODY {
+        return Ok(());
+    }
+    if open == 0 {
+        return tx.delete(table, &key_of(owner)).map(drop);
+    }
+    let clock = clock(tx, table)?;
+    let record = Record { clock, owner, sequence: open, fingerprint: 0, kept: Kept::Nothing, reply: &[] };
+    record.put(tx, table, OWNERS | u64::from(owner.0))
+}
+
+fn key_of(owner: Owner) -> [u8; 8] {
+    (OWNERS | u64::from(owner.0)).to_be_bytes()
 }
 
 /// How many sessions were ever opened, and how many are.

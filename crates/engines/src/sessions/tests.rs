@@ -11,10 +11,13 @@ use highwater_core::{
 use super::*;
 use crate::options::Options;
 use crate::registry::{EngineKind, build};
-use crate::seam::{Outbox, Replica, Request, Token};
+use crate::seam::{Outbox, Owner, Replica, Request, Token};
 
 const DATA: TableId = TableId(0);
 const SESSIONS: u8 = 1;
+const MOST: Most = Most { of_all: 300, of_each: 250 };
+const ANNA: Owner = Owner(7);
+const BERT: Owner = Owner(u32::MAX);
 
 struct Numbers;
 
@@ -61,6 +64,20 @@ impl Procedure for AddAnd {
     }
 }
 
+/// Writes a session as a build before owners did, with the argument as its id; one number of it has ended.
+struct OldSession;
+
+impl Procedure for OldSession {
+    const NAME: &'static str = "old session";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], _: &mut Vec<u8>) -> Result<(), Abort> {
+        let (clock, sequence, fingerprint) = (0u64, 1u64, 0u64);
+        let numbers = [clock, sequence, fingerprint].map(u64::to_le_bytes);
+        let row = [numbers.as_flattened(), &[Kept::Committed as u8], b"old"].concat();
+        tx.put(TableId(SESSIONS), args, &row)
+    }
+}
+
 impl Library for Numbers {
     fn tables(&self) -> Vec<TableSpec> {
         vec![TableSpec { name: "numbers", keys: KeyKind::U64, index: IndexKind::Hash }, TABLE]
@@ -69,6 +86,7 @@ impl Library for Numbers {
     fn register<T: Transaction>(&self, registry: &mut Registry<T>) {
         registry.register::<Add>();
         registry.register::<AddAnd>();
+        registry.register::<OldSession>();
         register::<SESSIONS, T>(registry);
     }
 }
@@ -102,7 +120,7 @@ impl Alone {
         procedure: ProcedureId,
         args: &[u8],
     ) -> (Outcome, Vec<u8>) {
-        self.run(procedure, args, Some(Session { id, sequence }))
+        self.run(procedure, args, Some(Session { id, sequence, owner: ANNA }))
     }
 
     fn denied(&mut self, at: (u64, u64), args: &[u8], word: &str) {
@@ -118,13 +136,33 @@ impl Alone {
     }
 
     fn open(&mut self) -> u64 {
-        let (outcome, id) = self.call("sessions.open", &Open::<SESSIONS>::arguments(300, 0xabcdef));
+        self.open_for(ANNA).expect("there is room")
+    }
+
+    /// Opens a session with ever the same chance, so that ids have to differ by themselves.
+    fn open_for(&mut self, owner: Owner) -> Option<u64> {
+        let (outcome, id) = self.call("sessions.open", &Open::<SESSIONS>::arguments(MOST, owner, 0xabcdef));
+        match outcome {
+            Outcome::Committed => Some(u64::from_le_bytes(id.try_into().unwrap())),
+            outcome => {
+                assert_eq!(outcome, Outcome::RolledBack);
+                None
+            }
+        }
+    }
+
+    fn end(&mut self, id: u64, owner: Owner) -> bool {
+        let (outcome, reply) = self.call("sessions.end", &End::<SESSIONS>::arguments(id, owner));
         assert_eq!(outcome, Outcome::Committed);
-        u64::from_le_bytes(id.try_into().unwrap())
+        reply == [1]
     }
 
     fn ask(&mut self, id: u64, sequence: u64) -> Answer {
-        let args = Ask::<SESSIONS>::arguments(Session { id, sequence });
+        self.ask_as(Session { id, sequence, owner: ANNA })
+    }
+
+    fn ask_as(&mut self, of: Session) -> Answer {
+        let args = Ask::<SESSIONS>::arguments(of);
         Answer::decode(&self.call("sessions.ask", &args).1).unwrap()
     }
 
@@ -210,13 +248,88 @@ fn what_may_not_run_is_told_why() {
     alone.denied((id, 0), &[1], "STALE");
     alone.denied((id, 5), &[2], "REUSED");
     alone.denied((id + 1, 1), &[1], "EXPIRED");
-    alone.denied((u64::MAX, 1), &[1], "EXPIRED");
-    assert_eq!(alone.call("sessions.end", &id.to_le_bytes()), (COMMITTED, vec![1]));
-    assert_eq!(alone.call("sessions.end", &id.to_le_bytes()), (COMMITTED, vec![0]));
+    // Those of the clock, of the counts, of an owner.
+    for id in [u64::MAX, u64::MAX - 1, 1 << 63 | u64::from(ANNA.0)] {
+        alone.denied((id, 1), &[1], "EXPIRED");
+        assert_eq!((alone.end(id, ANNA), alone.ask(id, 1)), (false, Answer::Expired));
+    }
+    assert_eq!((alone.end(id, ANNA), alone.end(id, ANNA)), (true, false));
     alone.denied((id, 5), &[1], "EXPIRED");
     assert_eq!(alone.ask(id, 5), Answer::Expired);
     assert_eq!((alone.number(1), alone.number(2)), (Some(1), None));
-    assert_ne!(alone.open(), id, "ids are given once");
+    let ids = [alone.open(), alone.open()];
+    assert_ne!(ids[0], ids[1]);
+    assert!(ids.iter().all(|id| (1 << 52..1 << 53).contains(id)), "{ids:?}");
+}
+
+/// To anybody else a session does not exist, whatever is tried, and nothing of it changes.
+#[test]
+fn a_session_is_its_owners() {
+    let mut alone = Alone::new();
+    let id = alone.open();
+    assert_eq!(alone.once((id, 5), ADD, &[1]), (COMMITTED, vec![1]));
+    let strange = |sequence, owner| Session { id, sequence, owner };
+    for owner in [BERT, Owner::NOBODY, Owner(ANNA.0 ^ 1)] {
+        for sequence in [0, 4, 5, 6, u64::MAX] {
+            let (outcome, told) = alone.run(ADD, &[1], Some(strange(sequence, owner)));
+            let none = Session { id: id ^ 1, ..strange(sequence, owner) };
+            let (unknown, said) = alone.run(ADD, &[1], Some(none));
+            let named =
+                |bytes: Vec<u8>, id: u64| String::from_utf8(bytes).unwrap().replace(&id.to_string(), "N");
+            assert_eq!((outcome, named(told, id)), (unknown, named(said, id ^ 1)), "{owner:?}");
+            assert_eq!(outcome, Outcome::Denied);
+            assert_eq!(alone.ask_as(strange(sequence, owner)), Answer::Expired);
+        }
+        assert!(!alone.end(id, owner));
+    }
+    assert_eq!(alone.ask(id, 5), Answer::Ended(Kept::Committed, vec![1]));
+    assert_eq!(alone.once((id, 6), ADD, &[1]), (COMMITTED, vec![2]));
+}
+
+#[test]
+fn an_owner_takes_no_more_than_a_share() {
+    let mut alone = Alone::new();
+    let ids: Vec<u64> = (0..MOST.of_each).map(|_| alone.open()).collect();
+    assert_eq!(alone.open_for(ANNA), None);
+    // Others have the rest, and nobody's are bounded by all alone.
+    let others: Vec<_> = (0..40).map(|_| alone.open_for(BERT).unwrap()).collect();
+    (0..10).for_each(|_| assert!(alone.open_for(Owner::NOBODY).is_some()));
+    assert_eq!((alone.open_for(BERT), alone.open_for(Owner::NOBODY)), (None, None));
+    // What ends, by asking or by time, may be opened anew.
+    assert!(alone.end(ids[0], ANNA) && alone.open_for(ANNA).is_some());
+    assert_eq!(alone.open_for(ANNA), None);
+    for sequence in 1..=IDLE_TICKS {
+        assert_eq!(alone.sweep(), 0);
+        alone.once((ids[1], sequence), ADD, &[1]);
+    }
+    assert_eq!(alone.sweep(), MOST.of_all - 1);
+    assert!(!alone.end(others[0], BERT));
+    (0..MOST.of_each - 1).for_each(|_| assert!(alone.open_for(ANNA).is_some()));
+    assert_eq!(alone.open_for(ANNA), None);
+}
+
+/// A build before owners wrote the clock with 64 bits: its sessions go on, and are nobody's.
+#[test]
+fn sessions_of_a_build_without_owners_go_on() {
+    let mut alone = Alone::new();
+    let id = 1 << 20 | 7;
+    assert_eq!(alone.call("old session", &u64::to_be_bytes(id)).0, COMMITTED);
+    assert_eq!(alone.ask(id, 1), Answer::Ended(Kept::Committed, b"old".to_vec()));
+    assert_eq!(alone.once((id, 2), ADD, &[1]), (COMMITTED, vec![1]));
+    let bert = Session { id, sequence: 2, owner: BERT };
+    assert_eq!(alone.run(ADD, &[1], Some(bert)), (COMMITTED, vec![1]));
+    for _ in 0..IDLE_TICKS {
+        assert_eq!(alone.sweep(), 0);
+    }
+    assert_eq!(alone.sweep(), 1);
+    alone.denied((id, 3), &[1], "EXPIRED");
+    let old: Vec<u8> = [3u64, 5, 9].iter().flat_map(|number| number.to_le_bytes()).chain([1, b'r']).collect();
+    let record = super::record::Record::decode(&old).unwrap();
+    let (clock, owner, sequence) = (record.clock, record.owner, record.sequence);
+    assert_eq!((clock, owner, sequence, record.kept), (3, Owner::NOBODY, 5, Kept::Committed));
+    assert_eq!((record.fingerprint, record.reply), (9, &b"r"[..]));
+    assert!(record.is_of(ANNA) && record.is_of(Owner::NOBODY));
+    assert_eq!([record.idle(3), record.idle(12), record.idle(2)], [0, 9, 0]);
 }
 
 #[test]
@@ -245,9 +358,8 @@ fn sessions_end_that_nobody_uses() {
     alone.denied((ids[0], 1), &[1], "EXPIRED");
     assert_eq!(alone.once((ids[100], 100), ADD, &[1]).0, COMMITTED);
     // There is room again.
-    (0..299).for_each(|_| assert!(!ids.contains(&alone.open())));
-    let (outcome, _) = alone.call("sessions.open", &Open::<SESSIONS>::arguments(300, 1));
-    assert_eq!(outcome, Outcome::RolledBack);
+    (0..MOST.of_each - 1).for_each(|_| assert!(alone.open_for(ANNA).is_some()));
+    assert_eq!(alone.open_for(ANNA), None);
 }
 
 #[test]

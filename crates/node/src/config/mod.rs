@@ -183,6 +183,8 @@ pub struct LimitConfig {
     pub stuck_timeout_s: u64,
     /// Sessions that may be open.
     pub sessions: u64,
+    /// Sessions that one user may have open.
+    pub sessions_per_user: u64,
     /// Seconds for which a session that nobody uses is kept.
     pub session_idle_s: u64,
     /// Instructions of a run of a script; 0: no bound.
@@ -288,6 +290,18 @@ pub struct ServerConfig {
     pub forward: Forward,
     /// What clients' sockets stand on.
     pub io: Io,
+    /// Whether clients may call the procedures of benchmarks.
+    pub benchmarks: Benchmarks,
+}
+
+/// Whether clients may call the procedures of benchmarks (`tpcc.new_order`, `bank.transfer`, ..).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Benchmarks {
+    /// To them there are none.
+    Off,
+    /// They may, as far as their users may call procedures.
+    On,
 }
 
 /// What clients' sockets stand on.

@@ -146,6 +146,9 @@ impl Config {
             })?;
         }
         check((1..=1 << 40).contains(&limits.sessions), || "limits.sessions must be 1 to 2^40".into())?;
+        check((1..=1 << 40).contains(&limits.sessions_per_user), || {
+            "limits.sessions_per_user must be 1 to 2^40".into()
+        })?;
         check((1..=86_400 * 366).contains(&limits.session_idle_s), || {
             "limits.session_idle_s must be 1 to 366 days (31622400)".into()
         })?;

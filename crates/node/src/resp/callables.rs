@@ -50,6 +50,11 @@ impl Callables {
         Callables(callables)
     }
 
+    /// Takes those away whose names are such.
+    pub fn remove(&mut self, is_such: impl Fn(&str) -> bool) {
+        self.0.retain(|callable| !is_such(callable.name));
+    }
+
     /// The one of this name, in letters of any size.
     pub fn find(&self, name: &[u8]) -> Option<Callable> {
         let lower = || name.iter().map(u8::to_ascii_lowercase);

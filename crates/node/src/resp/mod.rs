@@ -164,8 +164,8 @@ pub struct Door {
     /// Every node that has its say takes requests: none leads.
     pub leaderless: bool,
     /// How many sessions may be open.
-    pub sessions: u64,
-    /// A number that differs between clusters and lives of one: gets into sessions' ids.
+    pub sessions: sessions::Most,
+    /// A number that differs between clusters and lives of one: gets into requests' seeds.
     pub salt: u64,
     /// Where each node's door listens: errors name the leader's.
     pub addresses: Box<dyn Fn(NodeId) -> Option<String> + Send + Sync>,
@@ -181,7 +181,7 @@ pub struct Door {
     pub waiting: Waiting,
     /// Who may do what.
     pub access: acl::Access,
-    /// Fills bytes with chance that nobody can guess, for `ACL GENPASS`; false if there is none.
+    /// Fills bytes with chance that nobody can guess, for `ACL GENPASS` and sessions' ids; false if there is none.
     pub entropy: Entropy,
     /// What the node does at the moment. Called on `INFO` and `HELLO` only.
     pub describe: Box<dyn Fn() -> Description + Send + Sync>,

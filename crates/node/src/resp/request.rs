@@ -7,7 +7,7 @@
 //! watch        key bytes | version u64
 //! command      opcode u8 | arguments: count varint, bytes*      a command, its name left out
 //!              0xff      | bytes                                a reply that was known before: copied
-//!              0xfe      | bytes | command                      a command that runs a script, for the user of this name
+//!              0xfe      | bytes | command                      a command that asks who runs it: the user of this name
 //! redis.watch  moment | keys: count varint, bytes*                       its reply: version u64 * count
 //! ```
 //!
@@ -168,7 +168,7 @@ pub enum Step<'a> {
         opcode: Opcode,
         /// Its arguments.
         args: Args<'a>,
-        /// The user whose rules its script has to keep to; `None`: it may do everything.
+        /// The user who runs it, if it asks for that; `None`: one who may do everything, and has no session.
         user: Option<&'a [u8]>,
     },
     /// A reply that was known before.
@@ -197,7 +197,7 @@ impl<'a> Step<'a> {
         Ok(Step::Command { opcode, args: Args::decode(reader)?, user })
     }
 
-    /// What stands in front of a command that runs a script for this user.
+    /// What stands in front of a command that asks who runs it.
     pub fn encode_user(user: &[u8], out: &mut Vec<u8>) {
         out.push(USER);
         put_bytes(out, user);

@@ -4,8 +4,10 @@
 //! its [`step`], a local one its [`args`], and a `WATCH` is cut down to its arguments.
 
 use highwater_core::codec::{Reader, put_varint};
-use highwater_engines::Session;
+use highwater_engines::sessions::Most;
+use highwater_engines::{Owner, Session};
 
+use super::Entropy;
 use super::command::{Command, Control, Data, Local, Opcode};
 use super::commands::words::is;
 use super::errors::CommandError;
@@ -28,10 +30,10 @@ pub struct Typed {
     pub session: Option<Session>,
 }
 
-/// Checks a command and writes its request. `None`: an empty line, which gets no reply.
+/// Checks a command and writes its request. `None`: an empty line, which gets no reply. `owner`: whose sessions it may run under.
 pub fn encode(
     frame: Frame<'_>,
-    protocol: Protocol,
+    (protocol, owner): (Protocol, Owner),
     request: &mut Vec<u8>,
 ) -> Result<Option<Typed>, CommandError> {
     let mut words = frame.parts();
@@ -39,7 +41,7 @@ pub fn encode(
     let mut opcode = find(name, &words)?;
     let mut session = None;
     if opcode.spec().command == Command::Control(Control::Once) && words.len() > 2 {
-        session = Some(numbers(&mut words)?);
+        session = Some(numbers(&mut words, owner)?);
         let name = words.next().expect("there are more than two");
         opcode = find(name, &words)?;
         if !opcode.spec().may_run_once() {
@@ -105,22 +107,25 @@ fn elsewhere<'a>(opcode: Opcode, words: &mut (impl ExactSizeIterator<Item = &'a 
 }
 
 /// A session and a number, of the next two words. Both are above 0.
-pub fn numbers<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Session, CommandError> {
+pub fn numbers<'a>(
+    words: &mut impl Iterator<Item = &'a [u8]>,
+    owner: Owner,
+) -> Result<Session, CommandError> {
     let mut number = || -> Result<u64, CommandError> {
         let number = parse_integer(words.next().ok_or(CommandError::Syntax)?);
         let number = number.and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0);
         number.ok_or(CommandError::NotAnInteger)
     };
-    Ok(Session { id: number()?, sequence: number()? })
+    Ok(Session { id: number()?, sequence: number()?, owner })
 }
 
-/// Writes `HW.SESSION NEW` anew, with what its transaction has to know: how many sessions may be open, and what gets into its id.
-/// Another one stays as it is.
+/// Writes `HW.SESSION NEW` anew, with what its transaction has to know: how many sessions may be open, and what its id is made of, which nobody
+/// must be able to guess. Another one stays as it is.
 pub fn complete_session(
     request: &mut Vec<u8>,
     opcode: Opcode,
-    most: u64,
-    salt: u64,
+    most: Most,
+    entropy: &Entropy,
 ) -> Result<(), CommandError> {
     let mut words = args(request);
     if !words.promised()?.eq_ignore_ascii_case(b"new") {
@@ -129,8 +134,13 @@ pub fn complete_session(
     if words.next().is_some() {
         return Err(CommandError::WrongArity("hw.session|new"));
     }
-    let [most, salt] = [most, salt].map(|number| Digits::new((number & i64::MAX as u64) as i64));
-    let words = [&b"new"[..], most.as_bytes(), salt.as_bytes()];
+    let mut nonce = [0; 8];
+    if !entropy(&mut nonce) {
+        return Err(CommandError::Text("ERR the system has no random numbers at the moment"));
+    }
+    let [all, each, nonce] = [most.of_all, most.of_each, u64::from_le_bytes(nonce)]
+        .map(|number| Digits::new((number & i64::MAX as u64) as i64));
+    let words = [&b"new"[..], all.as_bytes(), each.as_bytes(), nonce.as_bytes()];
     request.truncate(STEP_AT);
     Step::encode_command(opcode, words.into_iter(), request);
     Ok(())
@@ -143,7 +153,7 @@ pub fn go_on(request: &mut Vec<u8>, args: impl FnOnce(&mut Vec<u8>)) {
     args(request);
 }
 
-/// Writes in front of a command that runs a script for which user it does. Its arguments have another place from here on.
+/// Writes in front of a command that asks for it which user runs it. Its arguments have another place from here on.
 pub fn sign(request: &mut Vec<u8>, user: &[u8]) {
     let mut signature = Vec::with_capacity(user.len() + 4);
     Step::encode_user(user, &mut signature);

@@ -248,7 +248,12 @@ mod tests {
         let mut parser = crate::resp::frame::Parser::default();
         let frame = parser.parse(&wire).unwrap().unwrap();
         let mut request = Vec::new();
-        crate::resp::single::encode(frame, crate::resp::Protocol::Resp2, &mut request).unwrap();
+        crate::resp::single::encode(
+            frame,
+            (crate::resp::Protocol::Resp2, highwater_engines::Owner::NOBODY),
+            &mut request,
+        )
+        .unwrap();
         request
     }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use highwater_core::{Incarnation, NodeId};
+use highwater_engines::Service;
+use highwater_engines::sessions::Most;
 
 use crate::admin::http::guard::Guard;
 use crate::clock::monotonic;
@@ -137,7 +139,7 @@ pub(super) fn door(
         callables,
         node: shared.node,
         leaderless: config.engine().is_ok_and(|engine| engine.abilities().leaderless),
-        sessions: config.limits.sessions,
+        sessions: Most { of_all: config.limits.sessions, of_each: config.limits.sessions_per_user },
         salt: incarnation.0,
         addresses: {
             let shared = Arc::downgrade(shared);

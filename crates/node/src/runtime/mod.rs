@@ -19,7 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::admin::starting::Starting;
 use crate::admin::thread::AdminThread;
-use crate::config::{self, Config, ConfigError, Durability, PeerTls, Pin, PinPolicy};
+use crate::config::{self, Benchmarks, Config, ConfigError, Durability, PeerTls, Pin, PinPolicy};
 use crate::control::{self, ControlThread};
 use crate::descriptors;
 use crate::error::NodeError;
@@ -266,7 +266,10 @@ impl Node {
         let admin = admin_listener.local_addr().map_err(system("read the admin address"))?;
 
         let roster = Roster::new(config, storage.is_none().then(|| roster::file_of(config)));
-        let callables = Callables::of(&procedures, &versions, &signatures);
+        let mut callables = Callables::of(&procedures, &versions, &signatures);
+        if config.server.benchmarks == Benchmarks::Off {
+            callables.remove(highwater_workloads::library::is_benchmark);
+        }
         let shared = Shared::new(identity.node, identity.engine, counters, procedures, roster);
         let shared = shared.map_err(system("create wake-up descriptors"))?;
         let shared = Arc::new(shared);

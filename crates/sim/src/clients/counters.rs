@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use highwater_core::{Library, NodeId, Outcome, Random};
-use highwater_engines::sessions::{Answer, Ask, Keeper, Kept, Open};
-use highwater_engines::{Nanos, Refusal, Session, Token};
+use highwater_engines::sessions::{Answer, Ask, Keeper, Kept, Most, Open};
+use highwater_engines::{Nanos, Owner, Refusal, Session, Token};
 
 use super::waits::{HOP, REFUSED_WAIT};
 use crate::faults::Hand;
@@ -22,7 +22,7 @@ const TOKENS: u64 = 1 << 40;
 /// How often to look who serves, at most.
 const LOOK_EVERY: Nanos = 1_000_000;
 /// Sessions that may be open.
-const MOST: u64 = 1000;
+const MOST: Most = Most { of_all: 1000, of_each: 500 };
 
 /// What a client wants to get done, again and again until it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,11 @@ struct Counter {
     doubtful: u32,
     /// It has nothing to do any more.
     done: bool,
+}
+
+/// Whose sessions those of a client are: its own.
+fn owner(at: usize) -> Owner {
+    Owner(at as u32 + 1)
 }
 
 /// All of them, and who ends their sessions.
@@ -258,7 +263,7 @@ impl Counters {
         let name = Token(token);
         let taken = match wish {
             Wish::Open => {
-                let args = Open::<SESSIONS>::arguments(MOST, self.random.bits());
+                let args = Open::<SESSIONS>::arguments(MOST, owner(at), self.random.bits());
                 world.submit(node, worker, name, world.procedure("sessions.open"), &args)
             }
             Wish::Ask(session) => {
@@ -383,7 +388,7 @@ impl Counters {
         match (wish, reply.outcome) {
             (Wish::Open, Outcome::Committed) => {
                 let id = u64::from_le_bytes(reply.bytes[..].try_into().expect("an id has 8 bytes"));
-                self.next_round(now, at, Session { id, sequence: 1 });
+                self.next_round(now, at, Session { id, sequence: 1, owner: owner(at) });
             }
             (Wish::Count(session), Outcome::Committed) => {
                 let mark = match self.counters[at].tries {

@@ -1,10 +1,10 @@
 //! Categories of commands, as Redis 7.0 derives them from flags and groups, and where it says otherwise.
 
 use super::ids::Named;
-use crate::resp::command::Spec;
+use crate::resp::command::{Spec, Subcommand, facts};
 
-/// All names, in Redis's order; a category's bit is its place here.
-pub const NAMES: [&str; 21] = [
+/// All names, in Redis's order, and behind them ours; a category's bit is its place here.
+pub const NAMES: [&str; 22] = [
     "keyspace",
     "read",
     "write",
@@ -26,6 +26,7 @@ pub const NAMES: [&str; 21] = [
     "connection",
     "transaction",
     "scripting",
+    "table",
 ];
 
 /// A set of categories.
@@ -44,7 +45,7 @@ impl Categories {
         let mut found = Categories(0);
         match named.sub {
             None => of_command(named.spec, &mut found),
-            Some(sub) => of_subcommand(named.spec, sub.name, &mut found),
+            Some(sub) => of_subcommand(named.spec, sub, &mut found),
         }
         if !found.has("fast") {
             found.add("slow");
@@ -75,11 +76,12 @@ impl Categories {
 }
 
 /// Commands of a group that says nothing of what they are.
-const DANGEROUS: [&str; 6] = ["keys", "flushdb", "flushall", "info", "swapdb", "hw.keysinslot"];
+const DANGEROUS: [&str; 5] = ["keys", "flushdb", "flushall", "info", "swapdb"];
 
 fn of_command(spec: &Spec, found: &mut Categories) {
     // Redis has nothing to say of a command that is nothing without its second word.
-    if is_container(spec) {
+    if is_container(spec) || spec.name == "hw.keysinslot" {
+        // The latter is looked at as `CLUSTER GETKEYSINSLOT`, which has no category either.
         return;
     }
     let group = match (spec.name, spec.group) {
@@ -89,6 +91,7 @@ fn of_command(spec: &Spec, found: &mut Categories) {
         (_, "sorted-set") => Some("sortedset"),
         (_, "transactions") => Some("transaction"),
         (_, "cluster") => Some("connection"),
+        (_, "tables") => Some("table"),
         (_, group) => NAMES.into_iter().find(|known| *known == group),
     };
     group.into_iter().for_each(|group| found.add(group));
@@ -116,7 +119,8 @@ fn of_command(spec: &Spec, found: &mut Categories) {
     }
 }
 
-fn of_subcommand(spec: &Spec, sub: &str, found: &mut Categories) {
+fn of_subcommand(spec: &Spec, of: &Subcommand, found: &mut Categories) {
+    let sub = of.name;
     let help = sub == "help";
     match spec.name {
         "object" => {
@@ -133,11 +137,25 @@ fn of_subcommand(spec: &Spec, sub: &str, found: &mut Categories) {
                 found.add("admin");
             }
         }
-        // What changes the cluster is refused to all; what tells of it, cluster clients need.
+        // Unlike in Redis, `+@connection` gives a client of its libraries what they ask of the cluster; but no word of its keys.
+        "cluster" if facts::of_subcommand(of).is_some_and(|(flags, ..)| flags.contains("admin")) => {
+            found.add("admin");
+        }
+        "cluster" if help || sub == "countkeysinslot" || sub == "getkeysinslot" => {}
         "cluster" | "sentinel" => found.add("connection"),
         "config" | "slowlog" | "latency" if !help => found.add("admin"),
         "acl" if !help && !["cat", "genpass", "whoami"].contains(&sub) => found.add("admin"),
         "memory" | "config" | "slowlog" | "latency" | "acl" => {}
+        "hw.table" => {
+            found.add("table");
+            match sub {
+                "list" | "describe" => found.add("read"),
+                "create" => found.add("write"),
+                // All of its rows go, as with `FLUSHALL`.
+                "drop" => ["write", "dangerous"].into_iter().for_each(|name| found.add(name)),
+                _ => {}
+            }
+        }
         "script" | "function" => {
             found.add("scripting");
             if spec.name == "function" && ["delete", "flush", "load", "restore"].contains(&sub) {
@@ -150,9 +168,9 @@ fn of_subcommand(spec: &Spec, sub: &str, found: &mut Categories) {
 
 /// Whether it only says which family its second word is of.
 fn is_container(spec: &Spec) -> bool {
-    const CONTAINERS: [&str; 11] = [
+    const CONTAINERS: [&str; 12] = [
         "cluster", "sentinel", "object", "memory", "client", "config", "slowlog", "latency", "acl", "script",
-        "function",
+        "function", "hw.table",
     ];
     CONTAINERS.contains(&spec.name)
 }

@@ -1,6 +1,7 @@
-//! The keys of a command, and what it does with each.
+//! The keys of a command, or its table, and what it does with each.
 
-use crate::resp::command::{Command, Data, Opcode, Spec};
+use crate::resp::command::{Command, Data, Keyless, Opcode, Spec};
+use crate::resp::commands::words::is;
 use crate::resp::number::parse_integer;
 use crate::resp::request::Args;
 
@@ -8,6 +9,29 @@ use crate::resp::request::Args;
 pub const READ: u8 = 1;
 /// It changes what the key holds.
 pub const WRITE: u8 = 2;
+
+/// Patterns that begin so are about tables: what follows is matched with a table's name, and with no key. Of the other patterns, only `*`
+/// is about tables, too.
+pub const TABLE_PREFIX: &[u8] = b"hw.table:";
+
+/// The table that a command names, and what it does with it. `None`: it names none.
+pub fn table<'a>(opcode: Opcode, mut args: Args<'a>) -> Option<(&'a [u8], u8)> {
+    let spec = opcode.spec();
+    if spec.keyless != Some(Keyless::Table) {
+        return None;
+    }
+    let Command::Data(Data::Table) = spec.command else {
+        // Whatever does not only read writes rows: `HW.PUT` and `HW.DEL` tell no more than whether there was one.
+        return Some((args.next()?, if spec.reads() { READ } else { WRITE }));
+    };
+    let subcommand = args.next()?;
+    match args.next() {
+        Some(name) if is(subcommand, "describe") => Some((name, READ)),
+        // `LIST` shows what may be read, and `HELP` names nothing; neither takes a name.
+        Some(name) => Some((name, READ | WRITE)),
+        None => None,
+    }
+}
 
 /// Visits the keys among a command's arguments, with what is done to them, until `visit` says false. Words that make no sense
 /// have none: such a command ends in an error.

@@ -18,9 +18,10 @@
 //! # Where to look
 //!
 //! [`user`] a user and the words of `SETUSER`; [`selector`] what it may run, on which keys; [`ids`], [`categories`] and [`keys`]
-//! what is to be known of commands for that; [`access`] all users of a node; [`caller`] who a connection is; [`change`] the
+//! what is to be known of commands for that, and [`absent`] which of Redis's are none here; [`access`] all users of a node; [`caller`] who a connection is; [`change`] the
 //! procedure; [`row`] how a user stands in its row; [`file`](mod@file) users in a file; [`log`] what was denied.
 
+pub mod absent;
 pub mod access;
 pub mod caller;
 pub mod categories;
@@ -38,6 +39,7 @@ pub mod user;
 use highwater_core::TableId;
 
 use super::command::{Command, Data, Opcode};
+use super::errors::CommandError;
 use super::request::Args;
 
 pub use access::Access;
@@ -69,6 +71,28 @@ pub enum Denied<'a> {
     Command(&'static str),
     /// Not with this key.
     Key(&'a [u8]),
+    /// Not with the table of this name.
+    Table(&'a [u8]),
+}
+
+impl Denied<'_> {
+    /// What is denied, as rules name it.
+    pub fn object(&self) -> Vec<u8> {
+        match *self {
+            Denied::Command(name) => name.as_bytes().to_vec(),
+            Denied::Key(key) => key.to_vec(),
+            Denied::Table(name) => [keys::TABLE_PREFIX, name].concat(),
+        }
+    }
+
+    /// As the command that was denied is answered.
+    pub fn error(&self) -> CommandError {
+        match *self {
+            Denied::Command(name) => CommandError::DeniedCommand(name),
+            Denied::Key(_) => CommandError::DeniedKey,
+            Denied::Table(_) => CommandError::DeniedTable,
+        }
+    }
 }
 
 /// Whether it brings or takes away procedures that others call.

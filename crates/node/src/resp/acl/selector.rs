@@ -1,8 +1,9 @@
 //! Which commands on which keys: the rules of a user, or one of its selectors.
 
+use super::absent;
 use super::categories::Categories;
 use super::ids::{self, Commands, Named};
-use super::keys::{self, READ, WRITE};
+use super::keys::{self, READ, TABLE_PREFIX, WRITE};
 use super::user::RuleError;
 use super::{Denied, MAX_PATTERN_BYTES};
 use crate::resp::command::{Command, Data, Local, Opcode};
@@ -14,6 +15,19 @@ use crate::resp::request::Args;
 struct KeyPattern {
     pattern: Vec<u8>,
     allows: u8,
+}
+
+impl KeyPattern {
+    fn fits_key(&self, key: &[u8]) -> bool {
+        !self.pattern.starts_with(TABLE_PREFIX) && glob::matches(&self.pattern, key)
+    }
+
+    fn fits_table(&self, name: &[u8]) -> bool {
+        match self.pattern.strip_prefix(TABLE_PREFIX) {
+            Some(of_names) => glob::matches(of_names, name),
+            None => self.pattern == b"*",
+        }
+    }
 }
 
 /// How strictly words are read.
@@ -62,7 +76,7 @@ impl Selector {
         self.all_commands && self.all_keys
     }
 
-    /// Whether it allows the command, and all its keys.
+    /// Whether it allows the command, and all its keys, or its table.
     pub fn may<'a>(&self, opcode: Opcode, args: Args<'a>) -> Result<(), Denied<'a>> {
         self.look(opcode, args).map_err(|(denied, _)| denied)
     }
@@ -76,6 +90,11 @@ impl Selector {
             && !opcode.spec().has_flag("no_auth")
         {
             return Err((Denied::Command(named.full_name()), 0));
+        }
+        if let Some((name, needs)) = keys::table(opcode, args)
+            && !self.allows_table(name, needs)
+        {
+            return Err((Denied::Table(name), 0));
         }
         let (mut denied, mut allowed) = (None, 0);
         if !self.all_keys {
@@ -96,7 +115,13 @@ impl Selector {
     }
 
     fn allows_key(&self, key: &[u8], needs: u8) -> bool {
-        self.keys.iter().any(|known| known.allows & needs == needs && glob::matches(&known.pattern, key))
+        self.keys.iter().any(|known| known.allows & needs == needs && known.fits_key(key))
+    }
+
+    /// Whether these things may be done with the table of this name.
+    pub fn allows_table(&self, name: &[u8], needs: u8) -> bool {
+        let mut known = self.keys.iter().filter(|known| known.allows & needs == needs);
+        self.all_keys || known.any(|known| known.fits_table(name))
     }
 
     /// Does what a word says.
@@ -169,7 +194,7 @@ impl Selector {
     fn set_category(&mut self, name: &[u8], allow: bool, reading: Reading) -> Result<(), RuleError> {
         match Categories::find(name) {
             None if reading == Reading::Typed => return Err(RuleError::Unknown),
-            None => {}
+            None => self.all_commands &= allow,
             Some(category) => {
                 for named in ids::all().filter(|named| Categories::of(named).meets(category)) {
                     self.set(named.id, allow);
@@ -191,16 +216,18 @@ impl Selector {
         if is_spaced(name) {
             return Err(RuleError::Unknown);
         }
-        let Some(opcode) = Opcode::find(command) else {
-            if reading == Reading::Typed || command.is_empty() {
+        let is_absent = absent::is_known(&lower(name), allow);
+        let Some(opcode) = Opcode::find(command).filter(|_| !is_absent) else {
+            if reading == Reading::Typed && !is_absent || command.is_empty() {
                 return Err(RuleError::Unknown);
             }
+            self.all_commands &= allow;
             self.note(&lower(name), allow);
             return Ok(());
         };
         let before = (self.commands.clone(), self.first_words.len());
         match rest {
-            None => Named::family(opcode).for_each(|id| self.set(id, allow)),
+            None => ids_of(opcode).into_iter().for_each(|id| self.set(id, allow)),
             Some(b"") => return Err(RuleError::Syntax),
             Some(word) => self.set_second(opcode, word, allow, reading)?,
         }
@@ -341,6 +368,21 @@ fn as_typed<'a>(opcode: Opcode, args: Args<'a>) -> (Opcode, Option<&'a [u8]>) {
         _ => return (opcode, first),
     };
     (Opcode::find(name).expect("the table has it"), first)
+}
+
+/// Commands and subcommands that a rule about this one means: those as which it is looked at.
+fn ids_of(opcode: Opcode) -> Vec<usize> {
+    let of = |name: &[u8]| Opcode::find(name).expect("the table has it");
+    let (command, subcommands): (&[u8], &[&[u8]]) = match opcode.spec().command {
+        Command::Data(Data::Keysinslot) => (b"cluster", &[b"countkeysinslot", b"getkeysinslot"]),
+        Command::Local(Local::MemoryOf) => (b"memory", &[b"doctor", b"malloc-stats", b"purge", b"stats"]),
+        Command::Data(Data::Invoke) => (b"hw.call", &[]),
+        _ => return Named::family(opcode).collect(),
+    };
+    if subcommands.is_empty() {
+        return Named::family(of(command)).collect();
+    }
+    subcommands.iter().map(|word| Named::of(of(command), Some(word)).id).collect()
 }
 
 fn check_pattern(pattern: &[u8]) -> Result<(), RuleError> {

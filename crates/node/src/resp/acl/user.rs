@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use highwater_engines::Owner;
 use sha2::{Digest, Sha256};
 
+use super::keys::READ;
 use super::selector::{Reading, Selector, is_spaced};
 use super::{DEFAULT, Denied, MAX_NAME_BYTES, MAX_PATTERN_BYTES, MAX_USER_BYTES};
 use crate::resp::command::Opcode;
@@ -15,6 +17,12 @@ pub type Hash = [u8; 32];
 /// The hash of a password.
 pub fn hash(password: &[u8]) -> Hash {
     Sha256::digest(password).into()
+}
+
+/// The owner of a user's sessions: a number that a name has for good, so that sessions outlive changes of the user, on every node.
+pub fn owner_of(name: &[u8]) -> Owner {
+    let [a, b, c, d, ..] = hash(name);
+    Owner(u32::from_le_bytes([a, b, c, d]).max(1))
 }
 
 /// Why a word says nothing.
@@ -108,6 +116,7 @@ fn shown(word: &[u8]) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     name: Vec<u8>,
+    owner: Owner,
     on: bool,
     nopass: bool,
     /// `sanitize-payload`, or `skip-sanitize-payload`: kept and told. There is no payload to look at here.
@@ -123,6 +132,7 @@ impl User {
     pub fn new(name: &[u8]) -> User {
         User {
             name: name.to_vec(),
+            owner: owner_of(name),
             on: false,
             nopass: false,
             sanitize: None,
@@ -231,6 +241,11 @@ impl User {
         &self.name
     }
 
+    /// Whose its sessions are.
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
     /// Whether everybody is this user who says so, and needs no password for it.
     pub fn is_open(&self) -> bool {
         self.on && self.nopass
@@ -263,12 +278,19 @@ impl User {
         for selector in &self.selectors {
             match (selector.look(opcode, args), denied.0) {
                 (Ok(()), _) => return Ok(()),
-                (Err(other @ (Denied::Key(_), _)), Denied::Command(_)) => denied = other,
-                (Err(other @ (Denied::Key(_), at)), Denied::Key(_)) if at > denied.1 => denied = other,
+                (Err((Denied::Command(_), _)), _) => {}
+                (Err(other), Denied::Command(_)) => denied = other,
+                (Err(other), _) if other.1 > denied.1 => denied = other,
                 (Err(_), _) => {}
             }
         }
         Err(denied.0)
+    }
+
+    /// Whether it may read the table of this name.
+    pub fn may_read_table(&self, name: &[u8]) -> bool {
+        self.root.allows_table(name, READ)
+            || self.selectors.iter().any(|selector| selector.allows_table(name, READ))
     }
 
     /// `on`, `nopass` and so on, in Redis's order.

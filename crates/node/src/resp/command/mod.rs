@@ -255,6 +255,29 @@ pub struct Keys {
     pub step: i8,
 }
 
+/// Why no word of a command is a key by its place. There is no default: whoever adds a command says one, or its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keyless {
+    /// A word in front of its keys says how many there are.
+    Counted,
+    /// Some of its subcommands name one.
+    OfSubcommands,
+    /// They are those of the command behind it, which is looked at by itself.
+    Behind,
+    /// It names a table, which patterns speak of as well ([`TABLE_PREFIX`](super::acl::keys::TABLE_PREFIX)).
+    Table,
+    /// It looks at all keys, or at any: patterns do not bind whoever may run it.
+    Whole,
+    /// It asks of a session, which belongs to its user.
+    Session,
+    /// It calls a procedure, which does what it does for whoever may call it.
+    Procedure,
+    /// It keeps or tells of code.
+    Code,
+    /// It touches no data.
+    NoData,
+}
+
 /// One row.
 #[derive(Debug)]
 pub struct Spec {
@@ -268,6 +291,8 @@ pub struct Spec {
     pub flags: &'static str,
     /// Which words are keys.
     pub keys: Keys,
+    /// Why there are none, or none in a fixed place; `None`: `keys` says where they are.
+    pub keyless: Option<Keyless>,
     /// `string`, `generic`, `hash` and so on, as Redis groups them.
     pub group: &'static str,
     /// The version of Redis that brought it; of our own commands, ours.
@@ -385,6 +410,16 @@ impl Spec {
     pub fn runs_scripts(&self) -> bool {
         use Data::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
         matches!(self.command, Command::Data(Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo))
+    }
+
+    /// Whether it asks in its transaction what its caller may do: which commands a script calls, and which tables are listed, is known only there.
+    pub fn asks_rules(&self) -> bool {
+        self.runs_scripts() || matches!(self.command, Command::Data(Data::Table))
+    }
+
+    /// Whether it asks in its transaction who its caller is: sessions belong to users.
+    pub fn asks_caller(&self) -> bool {
+        self.keyless == Some(Keyless::Session)
     }
 
     /// Whether it runs code that may write keys that no word of it names.

@@ -6,7 +6,7 @@ use crate::resp::Door;
 use crate::resp::acl::categories::{self, Categories};
 use crate::resp::acl::log::Entry;
 use crate::resp::acl::selector::Selector;
-use crate::resp::acl::{Denied, User, ids, may};
+use crate::resp::acl::{Denied, User, absent, ids, may};
 use crate::resp::client_state::ClientState;
 use crate::resp::command::Opcode;
 use crate::resp::errors::CommandError;
@@ -127,6 +127,14 @@ fn dry_run(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(),
     let shown = |text: &[u8]| String::from_utf8_lossy(&text[..text.len().min(128)]).into_owned();
     let user = door.access.user(name).ok_or_else(|| CommandError::NoSuchUser(shown(name)))?;
     let no_such = || CommandError::NoSuchCommand(shown(command));
+    let lower = shown(command).to_ascii_lowercase();
+    if Opcode::find(command).is_none() && absent::is_known(&lower, true) {
+        reply.bulk(
+            format!("This user has no permissions to run the '{lower}' command: it is not offered here")
+                .as_bytes(),
+        );
+        return Ok(());
+    }
     let opcode = Opcode::find(command).ok_or_else(no_such)?;
     opcode.spec().check(args).map_err(|error| match error {
         CommandError::UnknownSubcommand { .. } => no_such(),
@@ -137,8 +145,9 @@ fn dry_run(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(),
         Err(Denied::Command(name)) => {
             reply.bulk(format!("This user has no permissions to run the '{name}' command").as_bytes());
         }
-        Err(Denied::Key(key)) => {
-            reply.bulk(&[b"This user has no permissions to access the '", key, b"' key"].concat());
+        Err(denied @ (Denied::Key(_) | Denied::Table(_))) => {
+            let object = denied.object();
+            reply.bulk(&[b"This user has no permissions to access the '", &object[..], b"' key"].concat());
         }
     }
     Ok(())

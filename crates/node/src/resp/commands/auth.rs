@@ -49,11 +49,11 @@ pub fn let_in(
 
 /// Writes into the log that a command was denied.
 pub fn note_denied(door: &Door, client: &ClientState, denied: Denied<'_>, context: Context, command: &str) {
-    let (reason, object) = match denied {
-        Denied::Command(name) => (Reason::Command, name.as_bytes()),
-        Denied::Key(key) => (Reason::Key, key),
+    let reason = match denied {
+        Denied::Command(_) => Reason::Command,
+        Denied::Key(_) | Denied::Table(_) => Reason::Key,
     };
-    note(door, client, reason, context, object, command, client.caller.user().name());
+    note(door, client, reason, context, &denied.object(), command, client.caller.user().name());
 }
 
 fn note(

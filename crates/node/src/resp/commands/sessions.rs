@@ -2,7 +2,7 @@
 
 use highwater_core::Transaction;
 use highwater_engines::Session;
-use highwater_engines::sessions::{Answer, Denial, Kept, ask, end, open};
+use highwater_engines::sessions::{Answer, Denial, Kept, Most, TooMany, ask, end, open};
 
 use super::help;
 use super::words::is;
@@ -13,7 +13,7 @@ use crate::resp::reply::{Reply, is_whole};
 use crate::resp::request::Args;
 use crate::resp::single;
 
-/// `HW.SESSION NEW | END id`. The door has added to NEW how many sessions may be open and what gets into the id.
+/// `HW.SESSION NEW | END id`. The door has added to NEW how many sessions may be open, of all users and of each, and what the id is made of.
 pub fn session<T: Transaction>(
     mut args: Args<'_>,
     keyspace: &mut Keyspace<'_, T>,
@@ -26,14 +26,19 @@ pub fn session<T: Transaction>(
     };
     match &subcommand[..] {
         b"new" => {
-            let (most, salt) = (number()?, number()?);
-            let opened = open(keyspace.transaction(), SESSIONS, most, salt)?;
-            let id = opened.map_err(|_too_many| CommandError::TooManySessions(most))?;
+            let (most, nonce) = (Most { of_all: number()?, of_each: number()? }, number()?);
+            let owner = keyspace.owner();
+            let opened = open(keyspace.transaction(), SESSIONS, most, owner, nonce)?;
+            let id = opened.map_err(|too_many| match too_many {
+                TooMany::OfAll => CommandError::TooManySessions(most.of_all),
+                TooMany::OfOwner => CommandError::TooManyOwnSessions(most.of_each),
+            })?;
             reply.integer(id as i64);
         }
         b"end" => {
             let id = number()?;
-            reply.integer(end(keyspace.transaction(), SESSIONS, id)?.into());
+            let owner = keyspace.owner();
+            reply.integer(end(keyspace.transaction(), SESSIONS, id, owner)?.into());
         }
         _ => help::help("HW.SESSION", &["NEW", "END <session>"], reply),
     }
@@ -47,7 +52,7 @@ pub fn outcome<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let of = single::numbers(&mut args)?;
+    let of = single::numbers(&mut args, keyspace.owner())?;
     let raw = match (args.next(), args.next()) {
         (None, _) => false,
         (Some(word), None) if is(word, "raw") => true,

@@ -36,8 +36,12 @@ pub fn table<T: Transaction>(
             Ok(())
         }
         () if is(subcommand, "list") => {
-            let mut names = Vec::new();
-            Table::all(keyspace.transaction(), |name, _| names.push(name.to_vec()))?;
+            let (rules, mut names) = (keyspace.rules()?, Vec::new());
+            Table::all(keyspace.transaction(), |name, _| {
+                if rules.as_ref().is_none_or(|user| user.may_read_table(name)) {
+                    names.push(name.to_vec());
+                }
+            })?;
             reply.array(names.len());
             names.iter().for_each(|name| reply.bulk(name));
             Ok(())

@@ -231,7 +231,7 @@ impl Transactions {
             match opcode.spec().command {
                 _ if !reply.is_empty() => {}
                 Command::Data(_) | Command::Local(_) => {
-                    if let Some(user) = user.filter(|_| opcode.spec().runs_scripts()) {
+                    if let Some(user) = user.filter(|_| opcode.spec().asks_rules()) {
                         Step::encode_user(user, args);
                     }
                     Step::encode_command(opcode, words, args);

@@ -44,10 +44,11 @@ impl Connection {
         self.ask(opcode, single::args(&self.args))
     }
 
-    /// A script of somebody who may not do everything is run in that one's name: what it calls is looked at when it calls it.
+    /// Writes the user's name in front of a command that asks for it: sessions belong to users, and what a script calls for somebody who may not
+    /// do everything is looked at when it calls it.
     pub(super) fn sign(&mut self, opcode: Opcode) {
-        let user = self.client.caller.user();
-        if opcode.spec().runs_scripts() && !user.may_everything() {
+        let (user, spec) = (self.client.caller.user(), opcode.spec());
+        if spec.asks_caller() || spec.asks_rules() && !user.may_everything() {
             single::sign(&mut self.args, user.name());
         }
     }
@@ -56,10 +57,7 @@ impl Connection {
         may(self.client.caller.user(), opcode, args).map_err(|denied| {
             let context = if self.transactions.in_block() { Context::Multi } else { Context::Toplevel };
             note_denied(&self.door, &self.client, denied, context, opcode.spec().name);
-            match denied {
-                Denied::Command(name) => CommandError::DeniedCommand(name),
-                Denied::Key(_) => CommandError::DeniedKey,
-            }
+            denied.error()
         })
     }
 
@@ -119,7 +117,7 @@ pub(super) fn admit_queued(
         note_denied(door, client, denied, Context::Multi, "exec");
         CommandError::DeniedSince(match denied {
             Denied::Command(_) => "no permission to execute the command or subcommand",
-            Denied::Key(_) => "no permission to touch the specified keys",
+            Denied::Key(_) | Denied::Table(_) => "no permission to touch the specified keys",
         })
     })
 }

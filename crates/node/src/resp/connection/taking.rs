@@ -40,7 +40,8 @@ impl Connection {
             return true;
         }
         let len = frame.len;
-        let command = single::encode(frame, self.client.protocol, &mut self.args);
+        let by = (self.client.protocol, self.client.caller.user().owner());
+        let command = single::encode(frame, by, &mut self.args);
         let refused = match &command {
             Err(_) => named_in(frame.parts()),
             Ok(_) => None,
@@ -145,9 +146,12 @@ impl Connection {
         }
         match command {
             Command::Data(Data::Session) => {
-                let salt = (self.door.salt ^ self.client.id).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-                match single::complete_session(&mut self.args, opcode, self.door.sessions, salt) {
-                    Ok(()) => self.offer(self.door.procedures.exec, Offer::Writes, None),
+                let Door { sessions, entropy, .. } = &*self.door;
+                match single::complete_session(&mut self.args, opcode, *sessions, entropy) {
+                    Ok(()) => {
+                        self.sign(opcode);
+                        self.offer(self.door.procedures.exec, Offer::Writes, None);
+                    }
                     Err(error) => self.refuse(error),
                 }
             }
@@ -192,7 +196,8 @@ impl Connection {
         if command != Command::Control(Control::Once) {
             return Ok(());
         }
-        self.transactions.once(single::numbers(&mut single::args(&self.args))?)
+        let owner = self.client.caller.user().owner();
+        self.transactions.once(single::numbers(&mut single::args(&self.args), owner)?)
     }
 
     /// Makes [`args`](Self::args) the next request. What a session keeps of it is in the latest state.

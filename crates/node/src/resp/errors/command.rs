@@ -91,6 +91,8 @@ pub enum CommandError {
     DeniedCommand(&'static str),
     /// The user may not use one of the keys.
     DeniedKey,
+    /// A table that the user's patterns do not name.
+    DeniedTable,
     /// The same at `EXEC`, though it might when it was queued: why.
     DeniedSince(&'static str),
     /// `ACL` with too many words.
@@ -121,6 +123,8 @@ pub enum CommandError {
     OnceTwice,
     /// As many sessions are open as may be.
     TooManySessions(u64),
+    /// The same of one user's.
+    TooManyOwnSessions(u64),
     /// The session has expired, or has got beyond the number: in the words of the engine.
     Session(String),
     /// `HW.CALL` in a `MULTI`.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use highwater_core::limits::{MAX_BLOCK_PARTS, MAX_KEY_BYTES, MAX_REQUEST_BYTES, MAX_VALUE_BYTES};
+use highwater_workloads::library::is_benchmark;
 
 use super::CommandError;
 use crate::resp::interactive::{MAX_STEPS, MAX_TIMEOUT_MS};
@@ -94,6 +95,9 @@ impl fmt::Display for CommandError {
             CommandError::DeniedKey => f.write_str(
                 "NOPERM this user has no permissions to access one of the keys used as arguments",
             ),
+            CommandError::DeniedTable => f.write_str(
+                "NOPERM this user has no permissions to access the table: ACL SETUSER names it hw.table:NAME among the keys",
+            ),
             CommandError::DeniedSince(why) => write!(
                 f,
                 "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. \
@@ -173,7 +177,11 @@ impl fmt::Display for CommandError {
                 write!(
                     f,
                     "NOPROCEDURE no procedure '{name}' may be called; HW.PROCEDURES lists those that may"
-                )
+                )?;
+                if is_benchmark(&name.to_ascii_lowercase()) {
+                    f.write_str(" (of benchmarks none, unless server.benchmarks is \"on\")")?;
+                }
+                Ok(())
             }
             CommandError::Arguments { procedure, takes, misfit } => {
                 write!(f, "BADREQUEST {procedure} takes [{takes}]; ")?;
@@ -185,6 +193,10 @@ impl fmt::Display for CommandError {
             CommandError::TooManySessions(most) => {
                 write!(f, "ERR too many sessions: limits.sessions is {most}; those that are not used expire")
             }
+            CommandError::TooManyOwnSessions(most) => write!(
+                f,
+                "ERR too many sessions of this user: limits.sessions_per_user is {most}; those that are not used expire"
+            ),
             CommandError::Session(why) => f.write_str(why),
             CommandError::ExecAborted => {
                 f.write_str("EXECABORT Transaction discarded because of previous errors.")

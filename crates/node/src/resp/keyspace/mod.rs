@@ -37,7 +37,9 @@ use std::ops::{Bound, ControlFlow};
 use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use highwater_core::random::Random;
 use highwater_core::{Abort, Direction, TableId, Transaction};
+use highwater_engines::Owner;
 
+use super::acl::user::owner_of;
 use super::acl::{DEFAULT, USERS, User, row};
 use super::errors::CommandError;
 use super::moment::Moment;
@@ -122,7 +124,7 @@ pub struct Keyspace<'a, T> {
     elements: Vec<u8>,
     /// Small collections that the command has looked at, by their [slots](head::Slot).
     smalls: Vec<Packed>,
-    /// Whose rules a script has to keep to; `None`: it may do everything.
+    /// The user who runs a command that asks for that; `None`: one who may do everything, and has no session.
     user: Option<Vec<u8>>,
     /// The command has begun before: it waits for data of which it found none, or removes more keys.
     pub goes_on: bool,
@@ -151,7 +153,7 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
         self.tx
     }
 
-    /// What comes next is run for this user; `None`: for somebody who may do everything.
+    /// What comes next is run for this user; `None`: for somebody who may do everything, or it does not matter.
     pub fn set_user(&mut self, user: Option<&[u8]>) {
         self.user = user.map(<[u8]>::to_vec);
     }
@@ -166,6 +168,11 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
             // Deleted meanwhile, or a later build's: who cannot read a rule must not guess it.
             None | Some(Err(_)) => User::new(name),
         }))
+    }
+
+    /// Whose sessions are asked for.
+    pub fn owner(&self) -> Owner {
+        self.user.as_deref().map_or(Owner::NOBODY, owner_of)
     }
 
     /// The request's time: Unix time in ms.

@@ -316,7 +316,7 @@ fn check(run: &Run, opcode: Opcode, args: Args<'_>) -> mlua::Result<()> {
     match bridge::with(|host| host.may(opcode, args)) {
         None | Some(Ok(())) => {}
         Some(Err(Denied::Command(_))) => return Err(error(DENIED_COMMAND)),
-        Some(Err(Denied::Key(_))) => return Err(error(DENIED_KEY)),
+        Some(Err(Denied::Key(_) | Denied::Table(_))) => return Err(error(DENIED_KEY)),
     }
     if run.read_only.get() && matches!(spec.command, Command::Data(_)) && !spec.reads() {
         return Err(error(READ_ONLY));

@@ -167,7 +167,7 @@ impl Node {
             callables: Callables::of(&registry.names(), &registry.versions(), &registry.signatures()),
             node: NodeId(if serves { 1 } else { 0 }),
             leaderless: false,
-            sessions: 2,
+            sessions: highwater_engines::sessions::Most { of_all: 2, of_each: 2 },
             salt: 1,
             addresses: Box::new(|node| {
                 ["10.0.0.1:6379", "10.0.0.2:6380"].get(usize::from(node.0)).map(ToString::to_string)

@@ -1,6 +1,7 @@
 //! HW.BEGIN .. HW.COMMIT: what a client was told holds when it commits.
 
 use highwater_core::Outcome;
+use highwater_engines::Owner;
 use highwater_engines::seam::Refusal;
 
 use super::double::{Client, Node, START_MS};
@@ -70,7 +71,8 @@ fn unchecked_replies_would_lose_it() {
         let line = super::double::multibulk(words.iter().map(|word| word.as_bytes()));
         let mut parser = crate::resp::frame::Parser::default();
         let mut request = Vec::new();
-        single::encode(parser.parse(&line).unwrap().unwrap(), Protocol::Resp2, &mut request).unwrap();
+        single::encode(parser.parse(&line).unwrap().unwrap(), (Protocol::Resp2, Owner::NOBODY), &mut request)
+            .unwrap();
         let mut args = Vec::new();
         open.next(single::step(&request), words.len(), &mut args).unwrap();
         let (outcome, reply) = node.run(procedure, &args);

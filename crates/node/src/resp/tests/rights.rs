@@ -8,6 +8,8 @@ const COMMAND: &str = "The user executing the script can't run this command or s
 const KEY: &str =
     "The user executing the script can't access at least one of the keys mentioned in the command arguments";
 
+const TABLE: &str = "NOPERM this user has no permissions to access the table: ACL SETUSER names it hw.table:NAME among the keys";
+
 /// A node with a user who has these rules, a client of that user's, and one of somebody who may do everything.
 fn with(rules: &str) -> (Node, Client, Client) {
     let node = Node::new();
@@ -100,4 +102,92 @@ fn the_rules_are_those_of_the_transaction() {
     denied(&client.ask(script), COMMAND);
     node.map.borrow_mut().remove(USERS, &row::key(row::USER, b"u"));
     denied(&client.ask(script), COMMAND);
+}
+
+/// As the user's patterns have it: the words of each command, and whether it is denied.
+const TABLES: [(&str, bool); 12] = [
+    ("HW.GET mine 1", false),
+    ("HW.PUT mine 1 x", false),
+    ("HW.DEL mine 1", false),
+    ("HW.RANGE mine - +", false),
+    ("HW.TABLE DESCRIBE mine", false),
+    ("HW.GET seen 1", false),
+    ("HW.RANGE seen - +", false),
+    ("HW.PUT seen 1 x", true),
+    ("HW.DEL seen 1", true),
+    ("HW.TABLE DROP seen", true),
+    ("HW.GET hidden 1", true),
+    ("HW.TABLE DESCRIBE hidden", true),
+];
+
+/// A table is named by patterns of its own, whichever way a command comes.
+#[test]
+fn tables_keep_to_their_users() {
+    let (_, mut client, mut root) =
+        with("~hidden ~* resetkeys ~hid* ~?idden ~hw.table:mine %R~hw.table:s* +@all");
+    for table in ["mine", "seen", "hidden"] {
+        assert_eq!(root.ask(&format!("HW.TABLE CREATE {table} u64")), "+OK\r\n");
+        assert_eq!(root.ask(&format!("HW.PUT {table} 1 secret")), ":1\r\n");
+    }
+    for (command, is_denied) in TABLES {
+        let quoted: Vec<String> = command.split(' ').map(|word| format!("'{word}'")).collect();
+        let script = format!("EVAL \"return redis.call({})\" 0", quoted.join(","));
+        let readonly = format!("EVAL_RO \"return redis.call({})\" 0", quoted.join(","));
+        for (before, command, after) in [
+            (&[][..], command, &[][..]),
+            (&["MULTI"], command, &["EXEC"]),
+            (&["HW.BEGIN"], command, &["HW.ROLLBACK"]),
+            (&[], &script, &[]),
+            (&["READONLY"], &readonly, &["READWRITE"]),
+            (&["MULTI"], &script, &["EXEC"]),
+        ] {
+            before.iter().for_each(|word| drop(client.ask(word)));
+            let mut told = client.ask(command);
+            after.iter().for_each(|word| told += &client.ask(word));
+            let says = told.contains("NOPERM") || told.contains(KEY) || told.contains("permissions");
+            assert_eq!(says, is_denied, "{before:?} {command}: {told}");
+            assert!(!is_denied || !told.contains("secret"), "{told}");
+        }
+    }
+    assert_eq!(client.ask("HW.TABLE CREATE other u64"), format!("-{TABLE}\r\n"));
+    assert_eq!(client.ask("HW.TABLE LIST"), "*2\r\n$4\r\nmine\r\n$4\r\nseen\r\n");
+    assert_eq!(client.ask("EVAL \"return #redis.call('hw.table','list')\" 0"), ":2\r\n");
+    client.ask("MULTI");
+    client.ask("HW.TABLE LIST");
+    assert_eq!(client.ask("EXEC"), "*1\r\n*2\r\n$4\r\nmine\r\n$4\r\nseen\r\n");
+    assert_eq!(root.ask("HW.TABLE LIST").lines().next(), Some("*3"));
+    // Nor is a table's pattern one of keys, and it is no key: it has no slot, and cluster clients do not route by it.
+    denied(&client.ask("GET hw.table:mine"), "NOPERM");
+    denied(&root.ask("COMMAND GETKEYS HW.GET mine 1"), "The command has no key arguments");
+    denied(
+        &root.ask("ACL DRYRUN u HW.GET hidden 1"),
+        "This user has no permissions to access the 'hw.table:hidden' key",
+    );
+    // Whoever may use all keys may use all tables, also one way only.
+    root.ask("ACL SETUSER u resetkeys %R~*");
+    assert_eq!(client.ask("HW.GET hidden 1"), "$6\r\nsecret\r\n");
+    assert_eq!(client.ask("HW.PUT hidden 1 x"), format!("-{TABLE}\r\n"));
+    root.ask("ACL SETUSER u resetkeys ~app:* (~* +hw.put)");
+    assert_eq!(client.ask("HW.PUT hidden 1 x"), ":0\r\n");
+    assert_eq!(client.ask("HW.GET hidden 1"), format!("-{TABLE}\r\n"));
+}
+
+/// Rights are those of the moment: of `EXEC`, and of each step.
+#[test]
+fn a_table_that_was_taken_away_is_gone() {
+    let (_, mut client, mut root) = with("~hw.table:* +@all");
+    root.ask("HW.TABLE CREATE t u64");
+    root.ask("HW.PUT t 1 secret");
+    client.ask("MULTI");
+    client.ask("HW.GET t 1");
+    client.ask("HW.TABLE LIST");
+    root.ask("ACL SETUSER u resetkeys ~app:*");
+    let told = client.ask("EXEC");
+    assert!(told.starts_with("*2\r\n-NOPERM ") && told.ends_with("\r\n*0\r\n"), "{told}");
+    root.ask("ACL SETUSER u ~hw.table:t");
+    client.ask("HW.BEGIN");
+    assert_eq!(client.ask("HW.GET t 1"), "$6\r\nsecret\r\n");
+    root.ask("ACL SETUSER u resetkeys");
+    denied(&client.ask("HW.GET t 1"), "NOPERM");
+    denied(&client.ask("HW.COMMIT"), "TXOVER");
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use highwater_core::{Clock, Epoch, Incarnation, NodeId};
+use highwater_engines::sessions::Most;
 use highwater_engines::{EngineKind, Options, Outbox, Replica, Request, Service, Token, build};
 
 use super::double::wire;
@@ -34,7 +35,7 @@ impl Alone {
             callables: Callables::of(&replica.procedures, &replica.versions, &replica.signatures),
             node: NodeId(0),
             leaderless: false,
-            sessions: 2,
+            sessions: Most { of_all: 3, of_each: 2 },
             salt: 5,
             addresses: Box::new(|_| None),
             clients: Arc::new(crate::resp::Clients::new(Box::new(|_| ()))),
@@ -155,7 +156,7 @@ fn sessions_end_and_are_not_too_many() {
     let (mut one, ids) = (alone.connect(), [alone.open(), alone.open()]);
     assert_ne!(ids[0], ids[1]);
     let refused = alone.ask(&mut one, &["HW.SESSION NEW"]);
-    assert!(refused.starts_with("-ERR too many sessions: limits.sessions is 2"), "{refused}");
+    assert!(refused.starts_with("-ERR too many sessions of this user"), "{refused}");
     let end = format!("HW.SESSION END {}", ids[0]);
     assert_eq!(alone.ask(&mut one, &[&end, &end]), ":1 :0");
     for late in [format!("HW.ONCE {} 1 INCR a", ids[0]), format!("HW.OUTCOME {} 1", ids[0])] {
@@ -164,6 +165,61 @@ fn sessions_end_and_are_not_too_many() {
     }
     assert!(!ids.contains(&alone.open()));
     assert_eq!(alone.ask(&mut one, &["GET a"]), "$-1");
+}
+
+/// Another user learns nothing of a session, does nothing to it, and cannot take all that may be open.
+#[test]
+fn sessions_belong_to_users() {
+    let mut alone = Alone::new();
+    let (mut root, mut anna, mut bert) = (alone.connect(), alone.connect(), alone.connect());
+    for name in ["anna", "bert"] {
+        let user = format!("ACL SETUSER {name} on >pw ~* +@all");
+        assert_eq!(alone.ask(&mut root, &[&user]), "+OK");
+    }
+    assert_eq!(alone.ask(&mut anna, &["AUTH anna pw"]), "+OK");
+    assert_eq!(alone.ask(&mut bert, &["AUTH bert pw"]), "+OK");
+    let id: u64 = alone.ask(&mut anna, &["HW.SESSION NEW"])[1..].parse().unwrap();
+    assert_eq!(alone.ask(&mut anna, &[&format!("HW.ONCE {id} 1 SET a secret")]), "+OK");
+    assert_eq!(alone.ask(&mut anna, &[&format!("HW.ONCE {id} 2 GET a")]), "$6 secret");
+    let tries = |id: u64| {
+        [
+            format!("HW.OUTCOME {id} 2"),
+            format!("HW.OUTCOME {id} 2 RAW"),
+            format!("HW.OUTCOME {id} 9"),
+            format!("HW.ONCE {id} 2 GET a"),
+            format!("HW.ONCE {id} 1 GET a"),
+            format!("HW.ONCE {id} 9 SET a x"),
+            format!("HW.ONCE {id} 3 HW.CALL audit.noop"),
+            format!("HW.SESSION END {id}"),
+        ]
+    };
+    for stranger in [&mut bert, &mut root] {
+        for (command, unknown) in tries(id).iter().zip(tries(id ^ 1)) {
+            let told = alone.ask(stranger, &[command]).replace(&id.to_string(), "N");
+            assert_eq!(told, alone.ask(stranger, &[&unknown]).replace(&(id ^ 1).to_string(), "N"));
+            assert!(told.starts_with("-EXPIRED ") || told == ":0", "{command}: {told}");
+        }
+        let block = ["MULTI", &format!("HW.ONCE {id} 9"), "SET a x", "EXEC"];
+        assert!(alone.ask(stranger, &block).contains("-EXPIRED "));
+        let open = ["HW.BEGIN", "SET a x", &format!("HW.ONCE {id} 9 HW.COMMIT")];
+        assert!(alone.ask(stranger, &open).contains("-EXPIRED "));
+    }
+    // It goes on, also over another connection of its user's.
+    let mut other = alone.connect();
+    alone.ask(&mut other, &["AUTH anna pw"]);
+    assert_eq!(alone.ask(&mut other, &[&format!("HW.OUTCOME {id} 2")]), "*2 $9 committed $6 secret");
+    assert_eq!(alone.ask(&mut other, &[&format!("HW.ONCE {id} 3 GET a")]), "$6 secret");
+    // Two are a user's share of three.
+    assert!(alone.ask(&mut anna, &["HW.SESSION NEW"]).starts_with(':'));
+    let refused = alone.ask(&mut anna, &["HW.SESSION NEW"]);
+    assert!(
+        refused.starts_with("-ERR too many sessions of this user: limits.sessions_per_user is 2"),
+        "{refused}"
+    );
+    assert!(alone.ask(&mut bert, &["HW.SESSION NEW"]).starts_with(':'));
+    let refused = alone.ask(&mut bert, &["HW.SESSION NEW"]);
+    assert!(refused.starts_with("-ERR too many sessions: limits.sessions is 3"), "{refused}");
+    assert_eq!(alone.ask(&mut other, &[&format!("HW.SESSION END {id}"), "HW.SESSION NEW"])[..4], ":1 :"[..]);
 }
 
 #[test]

@@ -21,11 +21,12 @@ use highwater_core::{NodeId, Outcome, ProcedureId, Timestamp};
 use highwater_engines::{Frame, Refusal, Session};
 
 use crate::meter::OUTCOMES;
+use crate::resp::acl::user::owner_of;
 use crate::resp::command::COMMANDS;
 use crate::resp::request::{Args, Effect};
 
 /// Of what is said here; another number for every change.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Longer contents stand in the body.
 const SHORT_BYTES: usize = 16 << 10;
 
@@ -125,7 +126,8 @@ impl Message {
                 head.push(ask.effect as u8);
                 put_bytes(&mut head, &ask.user);
                 head.push(ask.session.is_some().into());
-                if let Some(Session { id, sequence }) = ask.session {
+                // Whose it is, the user's name says.
+                if let Some(Session { id, sequence, owner: _ }) = ask.session {
                     head.extend_from_slice(&id.to_le_bytes());
                     head.extend_from_slice(&sequence.to_le_bytes());
                 }
@@ -164,17 +166,7 @@ impl Message {
         let mut reader = Reader::new(&frame.head);
         let message = match reader.u8()? {
             HELLO => Message::Hello { format: reader.u64()? },
-            ASK => Message::Ask(Ask {
-                number: reader.varint()?,
-                client: reader.varint()?,
-                procedure: ProcedureId(reader.u16()?),
-                effect: decode_effect(reader.u8()?)?,
-                user: reader.bytes()?.to_vec(),
-                session: match reader.u8()? {
-                    0 => None,
-                    _ => Some(Session { id: reader.u64()?, sequence: reader.u64()? }),
-                },
-            }),
+            ASK => Message::Ask(decode_ask(&mut reader)?),
             ANSWER => Message::Answer {
                 number: reader.varint()?,
                 outcome: OUTCOMES.get(usize::from(reader.u8()?)).ok_or(Malformed("outcome"))?.0,
@@ -197,6 +189,17 @@ impl Message {
         };
         Ok((message, content))
     }
+}
+
+fn decode_ask(reader: &mut Reader<'_>) -> Result<Ask, Malformed> {
+    let (number, client) = (reader.varint()?, reader.varint()?);
+    let (procedure, effect) = (ProcedureId(reader.u16()?), decode_effect(reader.u8()?)?);
+    let user = reader.bytes()?.to_vec();
+    let session = match reader.u8()? {
+        0 => None,
+        _ => Some(Session { id: reader.u64()?, sequence: reader.u64()?, owner: owner_of(&user) }),
+    };
+    Ok(Ask { number, client, procedure, effect, user, session })
 }
 
 /// The content of a [`Message::Line`].
@@ -266,7 +269,7 @@ mod tests {
         let mut all = vec![
             Message::Hello { format: u64::MAX },
             ask(Effect::Reads, None),
-            ask(Effect::Users, Some(Session { id: 3, sequence: u64::MAX })),
+            ask(Effect::Users, Some(Session { id: 3, sequence: u64::MAX, owner: owner_of(b"bob") })),
             refused(Refusal::NotServing { ask: None }),
             refused(Refusal::NotServing { ask: Some(NodeId(254)) }),
             refused(Refusal::NoQuorum),

@@ -3,7 +3,7 @@
 use highwater_core::codec::{Malformed, Reader};
 
 use super::message::Ask;
-use crate::resp::acl::{Denied, User, may};
+use crate::resp::acl::{User, may};
 use crate::resp::command::Opcode;
 use crate::resp::errors::CommandError;
 use crate::resp::moment::Moment;
@@ -27,10 +27,7 @@ pub fn check(
     let mut denied = Ok(());
     let mut visit = |opcode: Opcode, args: Args<'_>| {
         if denied.is_ok() {
-            denied = may(user, opcode, args).map_err(|denied| match denied {
-                Denied::Command(name) => CommandError::DeniedCommand(name),
-                Denied::Key(_) => CommandError::DeniedKey,
-            });
+            denied = may(user, opcode, args).map_err(|denied| denied.error());
         }
     };
     if ask.session.is_some() {
@@ -74,9 +71,10 @@ fn executed(args: &[u8], name: &[u8], visit: &mut impl FnMut(Opcode, Args<'_>)) 
     }
     for _ in 0..reader.varint()? {
         if let Step::Command { opcode, args, user } = Step::decode(&mut reader)? {
-            // A script looks at the rules of whom its step names. The node that wrote it may not have heard yet that its user has any.
-            if opcode.spec().runs_scripts() && user != Some(name) {
-                return Err(Malformed("user of a script"));
+            // It looks at the rules of whom its step names. The node that wrote it may not have heard yet that its user has any.
+            let spec = opcode.spec();
+            if (spec.asks_rules() || spec.asks_caller()) && user != Some(name) {
+                return Err(Malformed("user of a command"));
             }
             visit(opcode, args);
         }

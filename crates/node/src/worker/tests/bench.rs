@@ -120,7 +120,7 @@ pub fn door() -> Door {
         callables: Callables::default(),
         node: NodeId(0),
         leaderless: false,
-        sessions: 10,
+        sessions: highwater_engines::sessions::Most { of_all: 10, of_each: 10 },
         salt: 1,
         addresses: Box::new(|_| None),
         clients: Arc::new(crate::resp::Clients::new(Box::new(|_| ()))),
