@@ -22,6 +22,7 @@ import code_attacks  # noqa: E402
 import floods  # noqa: E402
 import kills  # noqa: E402
 import long  # noqa: E402
+import rights  # noqa: E402
 import settings  # noqa: E402
 import words  # noqa: E402
 from cluster import Cluster  # noqa: E402
@@ -38,6 +39,7 @@ ATTACKS = [
     ("memory", "", [kills.who_waits, kills.paused, kills.again_and_again]),
     ("memory", '[server]\nforward = "on"\n', [kills.forwarded, words.sizes, floods.crowd_that_waits]),
     ("memory", "", [settings.passwords, settings.certificates]),
+    ("memory", '[server]\nforward = "on"\n', [rights.every_command, rights.tables_of_others, rights.sessions_of_others, rights.procedures_of_benchmarks]),
     ("sync", "", [floods.full_disk]),
     # What is long by nature must not cost the lead, with timeouts that are near the default ones.
     ("memory", "[timeouts]\nelection_timeout_ms = 240\n", [long.sets, long.blocks_and_pipelines, long.modules, long.modules_after_a_kill]),
