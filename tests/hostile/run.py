@@ -19,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import code_attacks  # noqa: E402
+import door  # noqa: E402
 import floods  # noqa: E402
 import kills  # noqa: E402
 import long  # noqa: E402
@@ -40,6 +41,7 @@ ATTACKS = [
     ("memory", '[server]\nforward = "on"\n', [kills.forwarded, words.sizes, floods.crowd_that_waits]),
     ("memory", "", [settings.passwords, settings.certificates]),
     ("memory", '[server]\nforward = "on"\n', [rights.every_command, rights.tables_of_others, rights.sessions_of_others, rights.procedures_of_benchmarks]),
+    ("memory", "", [door.states, door.one_number, door.cursors, door.listening, door.ended_while_paused]),
     ("sync", "", [floods.full_disk]),
     # What is long by nature must not cost the lead, with timeouts that are near the default ones.
     ("memory", "[timeouts]\nelection_timeout_ms = 240\n", [long.sets, long.blocks_and_pipelines, long.modules, long.modules_after_a_kill]),

@@ -176,6 +176,10 @@ fn doors_speak_tls_and_certificates_change() {
     assert_eq!(client.ask("STRLEN b").unwrap(), ":300000");
     assert_eq!(client.ask("GET b").unwrap(), "$300000");
     assert!(client.line().unwrap() == long, "what comes back is what was sent");
+    // A pause that has run out holds nobody who comes afterwards.
+    assert_eq!(client.ask("CLIENT PAUSE 1").unwrap(), "+OK");
+    assert_eq!(client.ask("PING").unwrap(), "+PONG");
+    assert_eq!(node.call(&files).unwrap().ask("PING").unwrap(), "+PONG");
     // An authority that did not sign this.
     let stranger = node.call(&others.files(None)).err().unwrap();
     assert!(stranger.to_string().contains("invalid peer certificate"), "{stranger}");

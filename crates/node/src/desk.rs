@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::clock::{Ticks, unix_ms};
+use crate::census::Census;
+use crate::clock::{Ticks, monotonic, unix_ms};
 use crate::config::Config;
 use crate::descriptors;
 use crate::meter::commands::CommandCounts;
@@ -11,7 +12,7 @@ use crate::meter::latency::Latencies;
 use crate::meter::slow::{NEVER, Slow};
 use crate::resp::Operations;
 use crate::resp::acl::ids;
-use crate::resp::operations::Took;
+use crate::resp::operations::{Figures, Took};
 use crate::shared::Shared;
 
 /// A node's.
@@ -19,6 +20,7 @@ pub struct Desk {
     shared: Weak<Shared>,
     idle_timeout_s: u64,
     most_clients: usize,
+    census: Arc<Census>,
 }
 
 impl Desk {
@@ -29,6 +31,7 @@ impl Desk {
             idle_timeout_s: config.limits.idle_timeout_s,
             most_clients: descriptors::clients_per_worker(config)
                 .saturating_mul(usize::from(config.cluster.workers)),
+            census: Arc::default(),
         };
         let slower_than = u64::try_from(config.slowlog.slower_than_us).unwrap_or(NEVER);
         desk.set_thresholds(slower_than, slower_than);
@@ -138,6 +141,18 @@ impl Operations for Desk {
         let mut sums = vec![CommandCounts::default(); ids::MOST];
         self.shared().meters.iter().for_each(|meter| meter.commands.add_to(&mut sums));
         sums
+    }
+
+    fn figures(&self) -> Figures {
+        let shared = self.shared();
+        let (saved_unix_s, save_failed) = shared.last_checkpoint();
+        Figures {
+            expired_keys: shared.expired(),
+            used_peak: shared.used_peak(),
+            saved_unix_s,
+            save_failed,
+            keys: self.census.ask(monotonic(), || shared.store()),
+        }
     }
 
     fn hot_keys(&self) -> Vec<HotKey> {

@@ -17,6 +17,7 @@
 
 mod acceptor;
 pub mod admin;
+mod census;
 pub mod clock;
 pub mod config;
 pub mod control;

@@ -4,15 +4,16 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use highwater_core::{Epoch, NodeId};
 use highwater_engines::seam::hot::{COUNTERS, hottest};
 use highwater_engines::{CheckpointNews, Counters, EngineKind, Nanos, Service};
+use highwater_store::Store;
 use highwater_workloads::Workload;
 
 use crate::admin::protocol::{AdminRequest, AdminResponse, ElectionReport};
-use crate::clock::{Stopwatch, monotonic};
+use crate::clock::{Stopwatch, monotonic, unix_ms};
 use crate::held::{Held, HeldBytes};
 use crate::letter_box::LetterBox;
 use crate::load::{RunSpec, WorkerStats};
@@ -62,6 +63,14 @@ pub struct Shared {
     pub started: Nanos,
     /// Names of the store's tables, by id.
     tables: OnceLock<Vec<&'static str>>,
+    /// The store, as long as the replica has it.
+    store: OnceLock<Weak<Store>>,
+    /// The most bytes that it used at any summary.
+    used_peak: AtomicU64,
+    /// When the process began, or the last checkpoint was published, in Unix time in s.
+    saved_unix_s: AtomicU64,
+    /// The last checkpoint failed.
+    save_failed: AtomicBool,
     /// If what is written goes to a disk.
     journal: OnceLock<Arc<JournalQueues>>,
     /// If doors speak TLS.
@@ -162,6 +171,10 @@ impl Shared {
             stopwatch: Stopwatch::calibrate(),
             started: monotonic(),
             tables: OnceLock::new(),
+            store: OnceLock::new(),
+            used_peak: AtomicU64::new(0),
+            saved_unix_s: AtomicU64::new(unix_ms() / 1000),
+            save_failed: AtomicBool::new(false),
             journal: OnceLock::new(),
             keys: OnceLock::new(),
             ring: AtomicBool::new(false),
@@ -182,9 +195,25 @@ impl Shared {
         })
     }
 
-    /// The store has these tables.
-    pub fn set_tables(&self, tables: Vec<&'static str>) {
-        let _known = self.tables.set(tables);
+    /// What the replica stores its data in.
+    pub fn set_store(&self, store: &Arc<Store>) {
+        let _known = self.tables.set(store.schema().iter().map(|(_, table)| table.name).collect());
+        let _known = self.store.set(Arc::downgrade(store));
+    }
+
+    /// The store, while the replica lives.
+    pub fn store(&self) -> Option<Arc<Store>> {
+        self.store.get()?.upgrade()
+    }
+
+    /// The most bytes that the store has used at any summary.
+    pub fn used_peak(&self) -> u64 {
+        self.used_peak.load(Ordering::Relaxed)
+    }
+
+    /// When a checkpoint was last published, in Unix time in s, or when the process began; and whether one has failed since.
+    pub fn last_checkpoint(&self) -> (u64, bool) {
+        (self.saved_unix_s.load(Ordering::Relaxed), self.save_failed.load(Ordering::Relaxed))
     }
 
     /// The keys at which transactions met most, the hottest first.
@@ -202,6 +231,10 @@ impl Shared {
     /// A checkpoint was published, or failed.
     pub fn checkpoint_ended(&self, published: bool) {
         self.checkpoints[usize::from(!published)].fetch_add(1, Ordering::Relaxed);
+        self.save_failed.store(!published, Ordering::Relaxed);
+        if published {
+            self.saved_unix_s.store(unix_ms() / 1000, Ordering::Relaxed);
+        }
     }
 
     /// Checkpoints published, and those that failed.
@@ -444,6 +477,7 @@ impl Shared {
 
     /// Replaces the summary, and counts and keeps what changed.
     pub fn set_summary(&self, summary: Summary) {
+        self.used_peak.fetch_max(summary.memory.0, Ordering::Relaxed);
         let before = self.summary();
         let stalls = summary.service == Service::Stalled;
         let stalled = before.service == Service::Stalled;

@@ -77,6 +77,8 @@ pub struct Host {
     left_behind: u32,
     /// Clients that ever waited for data here.
     waited: u64,
+    /// What time it was last.
+    unix_ms: u64,
 }
 
 /// Whose request a token is.
@@ -167,6 +169,7 @@ impl Host {
             sweeps: BTreeSet::new(),
             left_behind: 0,
             waited: 0,
+            unix_ms: 0,
         })
     }
 
@@ -179,7 +182,7 @@ impl Host {
     pub fn arrive(&mut self, worker: u16, number: u64, bytes: &[u8], ops: Vec<Op>) {
         let id = number << 8 | u64::from(worker);
         let line = self.desks[usize::from(worker)].lines.entry(number).or_insert_with(|| Line {
-            connection: Connection::new(id, self.door.clone()),
+            connection: Connection::new(id, self.door.clone(), self.unix_ms),
             unread: Vec::new(),
             op: None,
             behind: VecDeque::new(),
@@ -260,6 +263,7 @@ impl Host {
         ledger: &mut Ledger,
         unix_ms: u64,
     ) -> Result<Vec<(u64, Vec<u8>)>, String> {
+        self.unix_ms = unix_ms;
         let mut output = Vec::new();
         // A desk may wake another one.
         for _ in 0..3 {

@@ -153,6 +153,17 @@ impl Store {
         self.oldest_orphan.store(oldest, Ordering::Relaxed);
     }
 
+    /// How many rows of a table of byte strings there are whose keys fit, while others write: each row that is there all the time counts, and
+    /// once; what comes or goes meanwhile, or is not committed yet, may.
+    pub fn count(&self, table: TableId, fits: impl Fn(&[u8]) -> bool) -> u64 {
+        let mut count = 0;
+        self.for_each_record(table, &mut |record| {
+            let live = record.word().load() & TOMBSTONE == 0;
+            count += u64::from(live && fits(record.key_bytes()));
+        });
+        count
+    }
+
     /// Visits every record of a table, tombstones included; in key order if the table is ordered.
     fn for_each_record(&self, table: TableId, visit: &mut dyn FnMut(Record)) {
         let Some(index) = self.table(table) else { return };

@@ -1,6 +1,7 @@
 //! What a client has told about itself.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use highwater_core::Timestamp;
 use highwater_engines::Freshness;
@@ -8,6 +9,7 @@ use highwater_engines::Freshness;
 use super::acl::{Access, Caller};
 use super::clients::{Card, Clients, Place};
 use super::reply::Protocol;
+use super::subscriptions::Subscriptions;
 
 /// The part of a connection that local commands read and change.
 pub struct ClientState {
@@ -29,6 +31,8 @@ pub struct ClientState {
     pub unix_ms: u64,
     /// `HW.TOKEN`: the latest moment that an answer spoke of.
     pub seen: Timestamp,
+    /// `SUBSCRIBE`
+    pub subscriptions: Subscriptions,
     /// `CLIENT REPLY`
     pub replies: Replies,
     /// It killed itself: it ends when it has been answered.
@@ -48,9 +52,10 @@ pub enum Replies {
 }
 
 impl ClientState {
-    /// A client that has said nothing yet.
-    pub fn new(id: u64, clients: &Arc<Clients>, access: &Access) -> ClientState {
-        ClientState {
+    /// A client that comes at this moment, in Unix time in ms, and has said nothing yet. All that is known of it is known from here on, as no
+    /// command of it may ever be taken: during a pause, say.
+    pub fn new(id: u64, clients: &Arc<Clients>, access: &Access, unix_ms: u64) -> ClientState {
+        let client = ClientState {
             id,
             place: clients.enter(id),
             caller: Caller::new(access),
@@ -58,19 +63,25 @@ impl ClientState {
             protocol: Protocol::default(),
             snapshots: false,
             freshness: None,
-            unix_ms: 0,
+            unix_ms,
             seen: Timestamp::ZERO,
+            subscriptions: Subscriptions::default(),
             replies: Replies::On,
             ends: false,
-        }
+        };
+        client.card().since_ms.store(unix_ms, Relaxed);
+        client.card().active_ms.store(unix_ms, Relaxed);
+        client.tell_words();
+        client
     }
 
     /// As if it had just connected.
     pub fn reset(&mut self, access: &Access) {
-        use std::sync::atomic::Ordering::Relaxed;
         (self.protocol, self.replies) = (Protocol::default(), Replies::On);
         (self.snapshots, self.freshness) = (false, None);
         self.caller = Caller::new(access);
+        self.subscriptions = Subscriptions::default();
+        self.tell_subscriptions();
         self.name.clear();
         self.tell_words();
         self.card().reads_snapshots.store(false, Relaxed);
@@ -85,6 +96,18 @@ impl ClientState {
     /// The same, to be kept.
     pub fn shared_card(&self) -> Arc<Card> {
         self.place.card.clone()
+    }
+
+    /// It reads nothing but messages: it speaks RESP2, in which they cannot be told from replies, and has subscribed to something.
+    pub fn listens_only(&self) -> bool {
+        self.protocol == Protocol::Resp2 && self.subscriptions.is_any()
+    }
+
+    /// Others may know to how much it has subscribed.
+    pub fn tell_subscriptions(&self) {
+        let (channels, patterns) = self.subscriptions.counts();
+        self.card().channels.store(channels as u64, Relaxed);
+        self.card().patterns.store(patterns as u64, Relaxed);
     }
 
     /// Others may know its name and its user.

@@ -24,12 +24,13 @@ pub struct Clients {
     orders: Mutex<BTreeMap<usize, Vec<(u64, Order)>>>,
     /// How many orders wait. Release and Acquire: who sees one finds it.
     ordered: AtomicU64,
-    /// In Unix time in ms; 0: no pause.
-    paused_until: AtomicU64,
-    pauses_reads: AtomicBool,
+    /// An encoded [`Pause`]; 0: none.
+    pause: AtomicU64,
     /// Connections ever.
     accepted: AtomicU64,
-    /// Workers that ever had a client.
+    /// Connections that were refused because there were too many.
+    rejected: AtomicU64,
+    /// Workers that hold requests back during a pause.
     workers: [AtomicBool; WORKERS],
     errors: Mutex<BTreeMap<String, u64>>,
     /// What was counted when the counts were reset.
@@ -47,6 +48,27 @@ pub enum Order {
         /// With an error.
         error: bool,
     },
+}
+
+/// A time in which commands wait. One atomic word holds it, so that nobody sees half of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pause {
+    /// Its end, in Unix time in ms, up to [`Pause::LATEST`]; 0: there is none.
+    pub until_ms: u64,
+    /// All commands wait; else those that write.
+    pub reads: bool,
+}
+
+impl Pause {
+    const LATEST: u64 = u64::MAX >> 1;
+
+    fn encode(self) -> u64 {
+        self.until_ms.min(Pause::LATEST) << 1 | u64::from(self.reads)
+    }
+
+    fn decode(word: u64) -> Pause {
+        Pause { until_ms: word >> 1, reads: word & 1 == 1 }
+    }
 }
 
 /// What is known of a client.
@@ -74,6 +96,10 @@ pub struct Card {
     pub paused: AtomicBool,
     /// `READONLY`
     pub reads_snapshots: AtomicBool,
+    /// `SUBSCRIBE`: to how many channels.
+    pub channels: AtomicU64,
+    /// `PSUBSCRIBE`: to how many patterns.
+    pub patterns: AtomicU64,
     /// 2 or 3.
     pub protocol: AtomicU8,
     /// What it said, and from where.
@@ -103,6 +129,11 @@ impl Card {
         self.words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// It has subscribed to something.
+    pub fn listens(&self) -> bool {
+        self.channels.load(Ordering::Relaxed) + self.patterns.load(Ordering::Relaxed) > 0
+    }
+
     /// The command that it asked last, by name.
     pub fn last_command(&self) -> &'static str {
         match Opcode::decode(self.last.load(Ordering::Relaxed)) {
@@ -126,6 +157,8 @@ pub struct Counts {
     pub errors: BTreeMap<String, u64>,
     /// Connections.
     pub accepted: u64,
+    /// Connections that were refused because there were too many.
+    pub rejected: u64,
 }
 
 /// A connection's place among the clients, as long as it is there.
@@ -148,9 +181,9 @@ impl Clients {
             cards: Mutex::default(),
             orders: Mutex::default(),
             ordered: AtomicU64::new(0),
-            paused_until: AtomicU64::new(0),
-            pauses_reads: AtomicBool::new(false),
+            pause: AtomicU64::new(0),
             accepted: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
             workers: [const { AtomicBool::new(false) }; WORKERS],
             errors: Mutex::default(),
             before: Mutex::default(),
@@ -169,7 +202,6 @@ impl Clients {
         let card = Arc::new(card);
         self.lock().insert(id, card.clone());
         self.accepted.fetch_add(1, Ordering::Relaxed);
-        self.workers[worker_of(id)].store(true, Ordering::Relaxed);
         Place { clients: self.clone(), card }
     }
 
@@ -183,6 +215,11 @@ impl Clients {
         let waits =
             |card: &&Arc<Card>| card.waits.load(Ordering::Relaxed) || card.paused.load(Ordering::Relaxed);
         self.lock().values().filter(waits).count()
+    }
+
+    /// How many have subscribed to something.
+    pub fn listening(&self) -> usize {
+        self.lock().values().filter(|card| card.listens()).count()
     }
 
     /// One of them.
@@ -213,28 +250,62 @@ impl Clients {
         taken
     }
 
-    /// No client's command that writes runs until then, and if `reads`, none at all. 0: from now on all run.
-    pub fn pause(&self, until_ms: u64, reads: bool) {
-        // What is paused for longer, or for more, stays so.
-        let until_ms = if until_ms == 0 { 0 } else { until_ms.max(self.paused_until()) };
-        let reads = until_ms > 0 && (reads || self.pauses_reads.load(Ordering::Relaxed));
-        self.pauses_reads.store(reads, Ordering::Relaxed);
-        self.paused_until.store(until_ms, Ordering::Relaxed);
-        for (worker, _) in self.workers.iter().enumerate().filter(|(_, had)| had.load(Ordering::Relaxed)) {
+    /// Requests of this worker may be held back: it is woken when a pause begins or ends.
+    pub fn employ(&self, worker: usize) {
+        self.workers[worker % WORKERS].store(true, Ordering::Relaxed);
+    }
+
+    /// No client's command that writes runs until then, and if `reads`, none at all. A pause that still lasts gets longer by this and
+    /// holds more, never the opposite; one that is over at `now_ms` counts for nothing.
+    pub fn pause(&self, until_ms: u64, reads: bool, now_ms: u64) {
+        let longer = |word| {
+            let running = Some(Pause::decode(word)).filter(|pause| pause.until_ms > now_ms);
+            let until_ms = until_ms.max(running.map_or(0, |pause| pause.until_ms));
+            Some(Pause { until_ms, reads: reads || running.is_some_and(|pause| pause.reads) }.encode())
+        };
+        let _always = self.pause.fetch_update(Ordering::Relaxed, Ordering::Relaxed, longer);
+        self.wake_workers();
+    }
+
+    /// From now on all commands run.
+    pub fn unpause(&self) {
+        self.pause.store(0, Ordering::Relaxed);
+        self.wake_workers();
+    }
+
+    /// A pause that is over at that time is none any more, whatever the clock says later.
+    pub fn forget_pause(&self, unix_ms: u64) {
+        let word = self.pause.load(Ordering::Relaxed);
+        if word != 0 && Pause::decode(word).until_ms <= unix_ms {
+            // Another one may have begun meanwhile, and stays.
+            let _other = self.pause.compare_exchange(word, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    fn wake_workers(&self) {
+        for (worker, _) in self.workers.iter().enumerate().filter(|(_, holds)| holds.load(Ordering::Relaxed))
+        {
             (self.wake)(worker);
         }
     }
 
-    /// Until when commands are paused; 0: they are not.
+    /// The pause that lasts, or was not [forgotten](Self::forget_pause) yet.
     #[inline]
-    pub fn paused_until(&self) -> u64 {
-        self.paused_until.load(Ordering::Relaxed)
+    pub fn last_pause(&self) -> Pause {
+        Pause::decode(self.pause.load(Ordering::Relaxed))
     }
 
     /// Whether a command has to wait at that time.
     #[inline]
     pub fn pauses(&self, writes: bool, unix_ms: u64) -> bool {
-        self.paused_until() > unix_ms && (writes || self.pauses_reads.load(Ordering::Relaxed))
+        let pause = self.last_pause();
+        pause.until_ms > unix_ms && (writes || pause.reads)
+    }
+
+    /// A client was not let in, because there were too many.
+    #[cold]
+    pub fn reject(&self) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
     /// An error was answered.
@@ -250,7 +321,8 @@ impl Clients {
 
     fn ever(&self, commands: Vec<CommandCounts>) -> Counts {
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Counts { commands, errors, accepted: self.accepted.load(Ordering::Relaxed) }
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Counts { commands, errors, accepted: load(&self.accepted), rejected: load(&self.rejected) }
     }
 
     /// What was counted since the counts were reset. `commands`: what was ever counted of them.
@@ -267,6 +339,7 @@ impl Clients {
         }
         now.errors.retain(|_, count| *count > 0);
         now.accepted -= before.accepted;
+        now.rejected -= before.rejected;
         now
     }
 
@@ -294,12 +367,53 @@ mod tests {
     #[test]
     fn pauses_grow_and_end() {
         let clients = Clients::new(Box::new(|_| ()));
-        clients.pause(100, false);
+        clients.pause(100, false, 0);
         assert!(clients.pauses(true, 99) && !clients.pauses(false, 99) && !clients.pauses(true, 100));
-        clients.pause(50, true);
+        clients.pause(50, true, 1);
         assert!(clients.pauses(false, 99), "for longer, and for more");
-        clients.pause(0, false);
-        assert!(!clients.pauses(true, 1));
+        clients.pause(70, false, 2);
+        assert!(clients.pauses(false, 99), "a shorter one for less changes nothing");
+        clients.unpause();
+        assert!(!clients.pauses(true, 1) && clients.last_pause() == Pause::default());
+    }
+
+    #[test]
+    fn a_pause_that_is_over_leaves_nothing_to_the_next() {
+        let clients = Clients::new(Box::new(|_| ()));
+        clients.pause(100, true, 0);
+        clients.pause(300, false, 200);
+        assert!(clients.pauses(true, 299) && !clients.pauses(false, 299), "that held reads, this does not");
+        clients.forget_pause(299);
+        assert!(clients.pauses(true, 299), "it lasts");
+        clients.forget_pause(300);
+        assert!(
+            !clients.pauses(true, 0) && clients.last_pause() == Pause::default(),
+            "a clock that is put back does not bring it back"
+        );
+    }
+
+    #[test]
+    fn the_longest_pause_is_one_and_ends() {
+        for until in [u64::MAX, u64::MAX - 1, i64::MAX as u64, Pause::LATEST - 1] {
+            let clients = Clients::new(Box::new(|_| ()));
+            clients.pause(until, false, 5);
+            assert!(clients.pauses(true, 1 << 62) && !clients.pauses(false, 6), "{until}");
+            clients.forget_pause(1 << 62);
+            clients.unpause();
+            assert!(!clients.pauses(true, 5));
+        }
+    }
+
+    #[test]
+    fn every_worker_that_holds_requests_is_told_of_a_pause_and_of_its_end() {
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let told = woken.clone();
+        let clients = Clients::new(Box::new(move |worker| told.lock().expect("nobody panics").push(worker)));
+        // Neither has a client of its own: requests of other nodes wait there as well.
+        [1, 3].into_iter().for_each(|worker| clients.employ(worker));
+        clients.pause(100, true, 0);
+        clients.unpause();
+        assert_eq!(*woken.lock().expect("nobody panics"), [1, 3, 1, 3]);
     }
 
     #[test]

@@ -91,6 +91,7 @@ pub mod scripts;
 pub mod settings;
 pub mod single;
 pub mod slots;
+pub mod subscriptions;
 pub mod tables;
 #[cfg(test)]
 mod tests;

@@ -45,10 +45,36 @@ pub trait Operations: Send + Sync {
     fn sockets(&self) -> &'static str;
     /// What was ever counted of each command, by its [number](super::acl::ids::Named::id).
     fn commands(&self) -> Vec<CommandCounts>;
+    /// What `INFO` tells of the host.
+    fn figures(&self) -> Figures;
     /// The keys with most conflicts, the hottest first.
     fn hot_keys(&self) -> Vec<HotKey>;
     /// Forgets them.
     fn reset_hot_keys(&self);
+}
+
+/// What a host knows of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Keys that this node's sweep has removed because they had expired, since the process began.
+    pub expired_keys: u64,
+    /// The most bytes that the store has used since the process began, looked at with each summary.
+    pub used_peak: u64,
+    /// When a checkpoint was last published, in Unix time in s; before the first one, when the process began.
+    pub saved_unix_s: u64,
+    /// The last checkpoint failed.
+    pub save_failed: bool,
+    /// How many keys there are; `None`: nobody has counted yet.
+    pub keys: Option<KeyCount>,
+}
+
+/// How many keys there are, a moment ago.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyCount {
+    /// All, with those that have expired and are not removed yet, as `DBSIZE` counts them.
+    pub keys: u64,
+    /// Those that have a deadline.
+    pub expires: u64,
 }
 
 /// A command that was answered at the door.
@@ -141,6 +167,10 @@ impl Operations for Nothing {
 
     fn commands(&self) -> Vec<CommandCounts> {
         Vec::new()
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::default()
     }
 
     fn hot_keys(&self) -> Vec<HotKey> {

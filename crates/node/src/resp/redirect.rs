@@ -11,6 +11,7 @@ use super::errors::RequestError;
 use super::moment::Moment;
 use super::request::{Args, Framing, Step, Watch};
 use super::slots::slot;
+use super::topology::bare;
 
 /// In whose words; `server.redirect`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +35,9 @@ impl Door {
         };
         let address = ask.and_then(|node| self.address(node));
         match (self.redirect, address) {
-            (Redirect::Moved, Some(address)) => RequestError::Moved { slot: asked(), address },
+            (Redirect::Moved, Some(address)) => {
+                RequestError::Moved { slot: asked(), address: bare(&address) }
+            }
             (Redirect::Moved, None) => RequestError::Down(refusal),
             (Redirect::Readonly, address) => RequestError::ReadOnly(address),
             (Redirect::Text, address) => match refusal {

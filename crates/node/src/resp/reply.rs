@@ -129,6 +129,11 @@ impl<'a> Reply<'a> {
         self.head(b'*', len as i64);
     }
 
+    /// The head of something that nobody asked for; `len` replies follow.
+    pub fn push(&mut self, len: usize) {
+        self.head(if self.protocol == Protocol::Resp3 { b'>' } else { b'*' }, len as i64);
+    }
+
     /// The head of a set; `len` replies follow.
     pub fn set(&mut self, len: usize) {
         self.head(if self.protocol == Protocol::Resp3 { b'~' } else { b'*' }, len as i64);

@@ -95,6 +95,11 @@ impl Framing {
         *flags |= AGAIN;
     }
 
+    /// Says in these flags that a command begins.
+    pub fn begin(flags: &mut u8) {
+        *flags &= !AGAIN;
+    }
+
     /// Reads the flags.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Framing, Malformed> {
         let flags = reader.u8()?;

@@ -153,6 +153,13 @@ pub fn go_on(request: &mut Vec<u8>, args: impl FnOnce(&mut Vec<u8>)) {
     args(request);
 }
 
+/// The same of one that begins.
+pub fn begin(request: &mut Vec<u8>, args: impl FnOnce(&mut Vec<u8>)) {
+    Framing::begin(&mut request[Moment::BYTES]);
+    request.truncate(ARGS_AT);
+    args(request);
+}
+
 /// Writes in front of a command that asks for it which user runs it. Its arguments have another place from here on.
 pub fn sign(request: &mut Vec<u8>, user: &[u8]) {
     let mut signature = Vec::with_capacity(user.len() + 4);

@@ -1,6 +1,8 @@
 //! The cluster as Redis's clients want to hear of it: one shard with all slots, whose master is whoever serves; and the same as
 //! sentinels would tell it.
 
+use std::net::SocketAddr;
+
 use highwater_core::NodeId;
 use highwater_engines::Service;
 
@@ -31,13 +33,31 @@ pub struct Member {
 }
 
 impl Member {
-    /// `host:port`, an IPv6 address in brackets.
+    /// `host:port`, an IPv6 address in brackets: what Redis's sentinels call a replica.
     pub fn address(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
-            false => format!("{}:{}", self.host, self.port),
+            false => self.bare_address(),
         }
     }
+
+    /// The same without brackets, as a Redis cluster writes addresses: its clients take the last colon.
+    pub fn bare_address(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+}
+
+/// An address with or without brackets as a Redis cluster writes it, without.
+pub fn bare(address: &str) -> String {
+    let (host, port) = apart(address);
+    format!("{host}:{port}")
+}
+
+/// The address of a socket that a `MOVED` or a `NOTLEADER` names, if it is one of numbers.
+pub fn socket_address(address: &str) -> Option<SocketAddr> {
+    let (host, port) = address.rsplit_once(':')?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Some(SocketAddr::new(host.parse().ok()?, port.parse().ok()?))
 }
 
 /// Takes `host:port` apart, without the brackets around an IPv6 address, as Redis tells it.
@@ -134,6 +154,18 @@ mod tests {
         assert_eq!(apart("db.example:7"), ("db.example".to_string(), 7));
         let (host, port) = apart("[::1]:7200");
         let member = Member { node: NodeId(0), host, port, peer_port: 0, up: true };
-        assert_eq!(member.address(), "[::1]:7200");
+        assert_eq!((member.address(), member.bare_address()), ("[::1]:7200".into(), "::1:7200".into()));
+        for address in ["[::1]:7200", "::1:7200"] {
+            assert_eq!(
+                (bare(address), socket_address(address)),
+                ("::1:7200".into(), "[::1]:7200".parse().ok())
+            );
+        }
+        assert_eq!(bare("db.example:7"), "db.example:7");
+        assert_eq!(socket_address("10.0.0.1:7"), "10.0.0.1:7".parse().ok());
+        assert_eq!(
+            [socket_address("db.example:7"), socket_address("::1"), socket_address("")],
+            [None, None, None]
+        );
     }
 }

@@ -273,7 +273,7 @@ impl Node {
         let shared = Shared::new(identity.node, identity.engine, counters, procedures, roster);
         let shared = shared.map_err(system("create wake-up descriptors"))?;
         let shared = Arc::new(shared);
-        shared.set_tables(controller.store().schema().iter().map(|(_, table)| table.name).collect());
+        shared.set_store(&controller.store());
         let disks =
             storage.map(|storage| Disks::new(config, incarnation, storage, &shared, &mut *controller));
         let (journal, checkpoint, checkpoints) = match disks.transpose()? {

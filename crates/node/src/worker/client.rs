@@ -371,7 +371,8 @@ impl Client {
     /// Who sent everything and closed its half of the connection is served to the end: until nothing complete is left
     /// of its input and every reply is written.
     pub fn is_over(&self, unreleased: usize) -> bool {
-        let served = self.ended && unreleased == 0 && !self.connection.has_more();
+        let owed = self.connection.has_more() || self.connection.is_held_back();
+        let served = self.ended && unreleased == 0 && !owed;
         self.gone || (self.connection.closing() || served) && self.has_written()
     }
 
@@ -405,7 +406,9 @@ impl Client {
 
     /// Whether it waits for nothing and holds nothing.
     pub fn is_idle(&self, unreleased: usize) -> bool {
-        let waits = self.connection.has_more() || self.connection.waits().is_some();
+        let connection = &self.connection;
+        let awaits = connection.waits().is_some() || connection.listens();
+        let waits = connection.has_more() || awaits || connection.is_held_back();
         unreleased == 0 && self.connection.output().is_empty() && self.unsent.is_empty() && !waits
     }
 }

@@ -27,6 +27,7 @@ use super::watch::Watch;
 use crate::acceptor::Acceptor;
 use crate::clock::unix_ms;
 use crate::poll::{Event, Poller};
+use crate::resp::clients::Pause;
 use crate::resp::{Connection, Door};
 use crate::tls::{Keys, Wire};
 use crate::transport::socket::tune_client;
@@ -89,7 +90,7 @@ pub struct Clients {
     pub(super) blocked: bool,
     pub(super) waiters: Waiters,
     /// The pause that was seen last, and when it is over.
-    pub(super) pause: u64,
+    pub(super) pause: Pause,
     pub(super) resumes_at: Option<Nanos>,
     pub(super) sweeps_at: Option<Nanos>,
     pub(super) complained_of_http: Option<Nanos>,
@@ -105,6 +106,8 @@ pub struct Clients {
     pub(super) gate: Gate,
     /// Clients whose next request waits for a leader, or for room on the way to it.
     pub(super) later: Vec<usize>,
+    /// Who led when that was last known.
+    pub(super) leader: Option<NodeId>,
     /// The leader's connection when clients that wait for data were last told of it.
     serial: Option<u64>,
     /// Clients of other nodes that wait for data and are to look.
@@ -136,6 +139,7 @@ impl Clients {
         rules: Rules,
         poller: &Poller,
     ) -> io::Result<Clients> {
+        door.clients.employ(worker);
         Ok(Clients {
             worker,
             acceptor: Some(Acceptor::new(listener, KEY_LISTENER, "clients", poller)?),
@@ -151,6 +155,7 @@ impl Clients {
             gatekeeper: Gatekeeper::default(),
             gate: Gate::Waits,
             later: Vec::new(),
+            leader: None,
             serial: None,
             woken_guests: Vec::new(),
             left_lines: Vec::new(),
@@ -166,7 +171,7 @@ impl Clients {
             favoured: None,
             crowd: Crowd::new(rules.limits),
             blocked: false,
-            pause: 0,
+            pause: Pause::default(),
             resumes_at: None,
             sweeps_at: None,
             complained_of_http: None,
@@ -245,6 +250,7 @@ impl Clients {
             let Some(acceptor) = &mut self.acceptor else { return false };
             let Some((stream, _)) = acceptor.next(now, poller) else { return false };
             if self.open >= self.rules.max {
+                self.door.clients.reject();
                 refuse(stream);
                 continue;
             }
@@ -270,7 +276,8 @@ impl Clients {
         let id = (self.accepted + 1) << 8 | (self.worker as u64 & 0xff);
         let client = wire.and_then(|wire| {
             let on_ring = self.ring.is_some() && matches!(wire, Wire::Plain(_));
-            let connection = Connection::new(id, self.door.clone()).metered(self.watch.meter.clone());
+            let connection = Connection::new(id, self.door.clone(), unix_ms());
+            let connection = connection.metered(self.watch.meter.clone());
             let mut client = Client::new(wire, connection, on_ring, now);
             watch(&mut client, at, (self.ring.as_mut(), self.off_ring), poller).ok().map(|()| client)
         });
@@ -280,7 +287,7 @@ impl Clients {
         };
         self.accepted += 1;
         self.open += 1;
-        client.connection.introduce(from, to, unix_ms());
+        client.connection.introduce(from, to);
         let slot = &mut self.slots[at];
         (slot.id, slot.client) = (id, Some(client));
         self.sweep_later(now);

@@ -19,6 +19,7 @@ impl Clients {
             // Callers find nobody at the port.
             self.acceptor = None;
             self.closed_at = Some(now);
+            self.end_pauses();
         }
         let later = std::mem::take(&mut self.later);
         for at in std::mem::take(&mut self.ready).into_iter().chain(later) {
@@ -27,6 +28,16 @@ impl Clients {
             client.refuse(refusal);
             recount(client, &mut self.crowd);
             mark(&mut client.dirty, &mut self.dirty, at);
+        }
+    }
+
+    /// Nobody waits for the end of a pause any more: what it holds is refused with the rest.
+    fn end_pauses(&mut self) {
+        for at in 0..self.slots.len() {
+            if let Some(client) = &mut self.slots[at].client {
+                client.connection.leave_pauses();
+                self.go_on_or_wait(at);
+            }
         }
     }
 

@@ -28,6 +28,7 @@ impl Clients {
         self.try_later_ones(now, upstream);
         let ready = engine.ready();
         self.gate = self.gatekeeper.look(&self.door.access, ready);
+        self.look_at_leader(ready);
         let woken = self.waiters.tell_serving(!matches!(ready, Err(Refusal::NotServing { .. })));
         self.have_look(&woken);
         self.look_at_held_back();

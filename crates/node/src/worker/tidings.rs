@@ -2,13 +2,14 @@
 //! they wait for, here or at the leader.
 
 use highwater_core::NodeId;
-use highwater_engines::Nanos;
+use highwater_engines::{Nanos, Refusal};
 
 use super::clients::{Clients, Slot, mark};
 use super::forward::Upstream;
 use super::waiters::Woken;
 use crate::clock::unix_ms;
 use crate::resp::clients::Order;
+use crate::resp::subscriptions::SWITCHED;
 use crate::resp::waiting::of_guest;
 
 const NS_PER_MS: Nanos = 1_000_000;
@@ -43,14 +44,39 @@ impl Clients {
         }
     }
 
-    /// When a pause is over, everybody goes on.
-    pub(super) fn look_at_pause(&mut self, now: Nanos) {
-        let until = self.door.clients.paused_until();
-        if until == self.pause && self.resumes_at.is_none_or(|at| at > now) {
+    /// When another node leads than before, those are told who have subscribed to that.
+    pub(super) fn look_at_leader(&mut self, ready: Result<(), Refusal>) {
+        let leader = match ready {
+            Ok(()) | Err(Refusal::Busy) => Some(self.door.node),
+            Err(Refusal::NotServing { ask }) => ask,
+            Err(_) => None,
+        };
+        if leader.is_none() || self.leader == leader {
             return;
         }
-        self.pause = until;
-        let (time, clients) = (unix_ms(), &mut self.slots);
+        let before = std::mem::replace(&mut self.leader, leader);
+        let Some(message) = before.zip(leader).and_then(|(old, new)| self.door.switched(old, new)) else {
+            return;
+        };
+        for (at, slot) in self.slots.iter_mut().enumerate() {
+            if let Some(client) = slot.client.as_mut().filter(|client| client.connection.listens()) {
+                client.connection.tell_event(SWITCHED, message.as_bytes());
+                mark(&mut client.dirty, &mut self.dirty, at);
+            }
+        }
+    }
+
+    /// When a pause is over, everybody goes on.
+    pub(super) fn look_at_pause(&mut self, now: Nanos) {
+        if self.resumes_at.is_some_and(|at| at <= now) {
+            self.door.clients.forget_pause(unix_ms());
+        }
+        let pause = self.door.clients.last_pause();
+        if pause == self.pause && self.resumes_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.pause = pause;
+        let (time, until, clients) = (unix_ms(), pause.until_ms, &mut self.slots);
         self.resumes_at =
             (until > time).then(|| now.saturating_add((until - time).saturating_mul(NS_PER_MS)));
         for (at, slot) in clients.iter_mut().enumerate() {

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use highwater_core::{Nanos, Outcome};
+use highwater_node::resp::topology::socket_address;
 
 /// How long a replica may take to accept a connection.
 const DIAL: Duration = Duration::from_millis(500);
@@ -47,7 +48,7 @@ impl Answer {
             Some("NOTLEADER") => {
                 Answer::Elsewhere(text.rsplit_once(" at ").and_then(|(_, at)| at.parse().ok()))
             }
-            Some("MOVED") => Answer::Elsewhere(text.rsplit_once(' ').and_then(|(_, at)| at.parse().ok())),
+            Some("MOVED") => Answer::Elsewhere(text.rsplit_once(' ').and_then(|(_, at)| socket_address(at))),
             Some("NOQUORUM" | "CLUSTERDOWN" | "READONLY") => Answer::Elsewhere(None),
             _ => Answer::Strange(text.to_string()),
         }

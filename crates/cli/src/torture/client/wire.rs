@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use highwater_node::resp::topology::socket_address;
 use redis_protocol::resp2::decode::decode_range;
 use redis_protocol::resp2::types::RangeFrame;
 
@@ -58,7 +59,7 @@ impl Refusal {
             Some("NOTLEADER") => {
                 Refusal::NotLeader(text.rsplit_once(" at ").and_then(|(_, at)| at.parse().ok()))
             }
-            Some("MOVED") => Refusal::NotLeader(text.rsplit_once(' ').and_then(|(_, at)| at.parse().ok())),
+            Some("MOVED") => Refusal::NotLeader(text.rsplit_once(' ').and_then(|(_, at)| socket_address(at))),
             Some("CLUSTERDOWN" | "READONLY") => Refusal::NotLeader(None),
             // What a block's commands were refused for was said before.
             Some("NOQUORUM" | "CONFLICT" | "BUSY" | "EXECABORT") => Refusal::Retry,
@@ -246,6 +247,7 @@ mod tests {
             Refusal::of("MOVED 866 127.0.0.1:6379"),
             Refusal::NotLeader("127.0.0.1:6379".parse().ok())
         );
+        assert_eq!(Refusal::of("MOVED 866 ::1:6379"), Refusal::NotLeader("[::1]:6379".parse().ok()));
         assert_eq!(Refusal::of("CLUSTERDOWN The cluster is down: .."), Refusal::NotLeader(None));
         assert_eq!(Refusal::of("NOQUORUM the leader hears no majority"), Refusal::Retry);
         assert_eq!(Refusal::of("NOTFRESH no leader vouches for this replica"), Refusal::NotFresh);

@@ -76,7 +76,7 @@ impl Categories {
 }
 
 /// Commands of a group that says nothing of what they are.
-const DANGEROUS: [&str; 5] = ["keys", "flushdb", "flushall", "info", "swapdb"];
+const DANGEROUS: [&str; 6] = ["keys", "flushdb", "flushall", "info", "swapdb", "lastsave"];
 
 fn of_command(spec: &Spec, found: &mut Categories) {
     // Redis has nothing to say of a command that is nothing without its second word.
@@ -109,7 +109,7 @@ fn of_command(spec: &Spec, found: &mut Categories) {
     }
     // Refused to all, or of no use to any; their categories are Redis's.
     match spec.name {
-        "role" => found.add("admin"),
+        "role" | "lastsave" => found.add("admin"),
         "lolwut" => found.add("read"),
         "swapdb" => ["keyspace", "write"].into_iter().for_each(|name| found.add(name)),
         _ => {}

@@ -223,12 +223,17 @@ pub enum Local {
     Procedures,
     Acl,
     MemoryOf,
+    Lastsave,
 }
 
 /// Commands about the connection and its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the table says what each does")]
 pub enum Control {
+    Subscribe,
+    Psubscribe,
+    Unsubscribe,
+    Punsubscribe,
     Multi,
     Exec,
     Discard,

@@ -298,6 +298,11 @@ pub static COMMANDS: &[Spec] = &[
     spec!(Data InvokeRo, "hw.call_ro", -2, "readonly noscript", PROCEDURE, "scripting", "0.2.0", "Call a procedure of a module that only reads"),
     spec!(Data DebugObject, "hw.debugobject", 2, "readonly admin", ONE_KEY, "server", "0.2.0", "Tell how a key stands in its row: DEBUG OBJECT"),
     spec!(Local MemoryOf, "hw.memory", -2, "admin", NO_DATA, "server", "0.2.0", "Tell of the node's memory: MEMORY DOCTOR, MALLOC-STATS, PURGE and STATS"),
+    spec!(Control Subscribe, "subscribe", -2, "pubsub noscript loading stale", NO_DATA, "pubsub", "2.0.0", "Listen to channels of Redis's sentinels"),
+    spec!(Control Psubscribe, "psubscribe", -2, "pubsub noscript loading stale", NO_DATA, "pubsub", "2.0.0", "Listen to channels of Redis's sentinels that match patterns"),
+    spec!(Control Unsubscribe, "unsubscribe", -1, "pubsub noscript loading stale", NO_DATA, "pubsub", "2.0.0", "Stop listening to channels"),
+    spec!(Control Punsubscribe, "punsubscribe", -1, "pubsub noscript loading stale", NO_DATA, "pubsub", "2.0.0", "Stop listening to channels that match patterns"),
+    spec!(Local Lastsave, "lastsave", 1, "loading stale fast", NO_DATA, "server", "1.0.0", "Get the Unix time of the last checkpoint"),
 ];
 
 #[cfg(test)]

@@ -6,8 +6,10 @@ use super::help;
 use super::words::integer;
 use crate::resp::client_state::ClientState;
 use crate::resp::errors::CommandError;
+use crate::resp::number::parse_integer;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
+use crate::resp::topology::apart;
 use crate::resp::{Door, glob, settings};
 
 /// `CONFIG GET pattern .. | SET name value .. | RESETSTAT`
@@ -80,11 +82,11 @@ pub fn role(door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
         return Ok(());
     }
     let address = now.ask.and_then(|leader| door.address(leader)).unwrap_or_default();
-    let (host, port) = address.rsplit_once(':').unwrap_or(("", "0"));
+    let (host, port) = apart(&address);
     reply.array(5);
     reply.bulk(b"slave");
     reply.bulk(host.as_bytes());
-    reply.integer(port.parse().unwrap_or(0));
+    reply.integer(port.into());
     reply.bulk(if now.ask.is_some() { b"connected" } else { b"connect" });
     reply.integer(0);
     Ok(())
@@ -93,7 +95,8 @@ pub fn role(door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
 /// `WAIT replicas timeout`: on how many other nodes everything is, at least, that was answered before. At once: it is there already.
 pub fn wait(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
     integer(args.promised()?)?;
-    if integer(args.promised()?)? < 0 {
+    let timeout = parse_integer(args.promised()?);
+    if timeout.ok_or(CommandError::Text("ERR timeout is not an integer or out of range"))? < 0 {
         return Err(CommandError::Text("ERR timeout is negative"));
     }
     reply.integer(door.backed_by as i64);

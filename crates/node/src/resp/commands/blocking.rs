@@ -14,6 +14,7 @@ use crate::resp::keyspace::head::Kind;
 use crate::resp::keyspace::items::End;
 use crate::resp::keyspace::{Done, Keyspace};
 use crate::resp::long_double::LongDouble;
+use crate::resp::number::parse_integer;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 
@@ -55,7 +56,7 @@ fn read_wait(command: Data, args: Args<'_>) -> Option<Wait> {
         Data::Blpop | Data::Brpop | Data::Bzpopmin | Data::Bzpopmax => words.split_last()?,
         Data::Blmove | Data::Brpoplpush => (words.last()?, words.get(..1)?),
         Data::Blmpop | Data::Bzmpop => {
-            let count = crate::resp::number::parse_integer(words.get(1)?)?;
+            let count = parse_integer(words.get(1)?)?;
             (words.first()?, words.get(2..usize::try_from(count).ok()?.checked_add(2)?)?)
         }
         _ => return None,
@@ -70,6 +71,11 @@ fn read_wait(command: Data, args: Args<'_>) -> Option<Wait> {
 
 /// Seconds with a fraction, in ms; 0 is for ever.
 fn timeout_ms(word: &[u8]) -> Result<u64, CommandError> {
+    const NEGATIVE: CommandError = CommandError::Text("ERR timeout is negative");
+    // A double does not hold all integers that are as large as the largest timeout.
+    if let Some(seconds) = parse_integer(word) {
+        return seconds.checked_mul(1000).and_then(|ms| u64::try_from(ms).ok()).ok_or(NEGATIVE);
+    }
     // Redis reads a long double, which goes further, and takes what is too large for 64 bits for negative.
     let far = || LongDouble::parse(word).map(|_| f64::INFINITY);
     let seconds = parse_double(word)
@@ -77,7 +83,7 @@ fn timeout_ms(word: &[u8]) -> Result<u64, CommandError> {
         .ok_or(CommandError::Text("ERR timeout is not a float or out of range"))?;
     let ms = (seconds * 1000.0).ceil();
     if !(0.0..i64::MAX as f64).contains(&ms) {
-        return Err(CommandError::Text("ERR timeout is negative"));
+        return Err(NEGATIVE);
     }
     Ok(ms as u64)
 }

@@ -46,19 +46,20 @@ pub fn client(
         }
         b"kill" => kill(args, client, door, reply)?,
         b"pause" => {
-            let ms = parse_integer(args.promised()?).and_then(|ms| u64::try_from(ms).ok());
+            let ms = parse_integer(args.promised()?);
             let ms = ms.ok_or(CommandError::Text("ERR timeout is not an integer or out of range"))?;
+            let ms = u64::try_from(ms).map_err(|_| CommandError::Text("ERR timeout is negative"))?;
             let reads = match args.next() {
                 None => true,
                 Some(word) if is(word, "all") => true,
                 Some(word) if is(word, "write") => false,
                 Some(_) => return Err(CommandError::Text("ERR CLIENT PAUSE mode must be WRITE or ALL")),
             };
-            door.clients.pause(client.unix_ms.saturating_add(ms), reads);
+            door.clients.pause(client.unix_ms.saturating_add(ms), reads, client.unix_ms);
             reply.ok();
         }
         b"unpause" => {
-            door.clients.pause(0, false);
+            door.clients.unpause();
             reply.ok();
         }
         b"reply" => match args.promised()? {
@@ -143,6 +144,7 @@ fn line(card: &Card, now_ms: u64, command: &str) -> String {
     let flags = [
         ('x', queued >= 0),
         ('b', card.waits.load(Ordering::Relaxed)),
+        ('P', card.listens()),
         ('r', card.reads_snapshots.load(Ordering::Relaxed)),
     ];
     let flags: String = flags.into_iter().filter(|(_, holds)| *holds).map(|(flag, _)| flag).collect();
@@ -151,7 +153,8 @@ fn line(card: &Card, now_ms: u64, command: &str) -> String {
     // What its socket is called here nobody has told.
     let _ = write!(line, "fd=-1 name={} age={} ", text(&words.name), seconds(load(&card.since_ms)));
     let _ = write!(line, "idle={} ", seconds(load(&card.active_ms)));
-    let _ = write!(line, "flags={} db=0 sub=0 psub=0 ssub=0 ", if flags.is_empty() { "N" } else { &flags });
+    let _ = write!(line, "flags={} ", if flags.is_empty() { "N" } else { &flags });
+    let _ = write!(line, "db=0 sub={} psub={} ssub=0 ", load(&card.channels), load(&card.patterns));
     let unread = load(&card.unread);
     let (queued_bytes, held) = (load(&card.queued_bytes), unread);
     let _ =
@@ -169,6 +172,8 @@ struct Chosen {
     ids: Option<Vec<u64>>,
     /// Of another type than anybody here.
     nobody: bool,
+    /// Those that have subscribed to something, or those that have not.
+    listens: Option<bool>,
     user: Option<Vec<u8>>,
     address: Option<String>,
     local: Option<String>,
@@ -178,6 +183,7 @@ impl Chosen {
     fn fits(&self, card: &Card) -> bool {
         let words = card.words();
         !self.nobody
+            && self.listens.is_none_or(|listens| listens == card.listens())
             && self.ids.as_ref().is_none_or(|ids| ids.contains(&card.id))
             && self.user.as_ref().is_none_or(|user| *user == words.user)
             && self.address.as_ref().is_none_or(|address| *address == words.address)
@@ -186,8 +192,9 @@ impl Chosen {
 
     fn kind(&mut self, word: &[u8]) -> Result<(), CommandError> {
         match word.to_ascii_lowercase().as_slice() {
-            b"normal" => {}
-            b"master" | b"replica" | b"slave" | b"pubsub" => self.nobody = true,
+            b"normal" => self.listens = Some(false),
+            b"pubsub" => self.listens = Some(true),
+            b"master" | b"replica" | b"slave" => self.nobody = true,
             _ => return Err(CommandError::UnknownClientType(String::from_utf8_lossy(word).into_owned())),
         }
         Ok(())

@@ -131,7 +131,7 @@ fn lines<'a>(shape: &Shape, door: &Door, members: impl Iterator<Item = &'a Membe
 /// `id address@bus flags master ping pong epoch link slots`
 fn line(shape: &Shape, door: &Door, member: &Member) -> String {
     let holds = member.node == shape.holder;
-    let mut text = format!("{} {}@{} ", shape.name(member.node), member.address(), member.peer_port);
+    let mut text = format!("{} {}@{} ", shape.name(member.node), member.bare_address(), member.peer_port);
     let flags = [
         ("myself", member.node == door.node),
         (if holds { "master" } else { "slave" }, true),

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use highwater_core::Timestamp;
 use highwater_engines::Freshness;
 
+use super::words::small_integer;
 use super::{
     acl, admin, auth, client, cluster, debug, elsewhere, help, info, memory, sentinel, server, slow,
 };
@@ -21,7 +22,7 @@ pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door
     let start = out.len();
     let mut reply = Reply::new(out, client.protocol);
     let result = match command {
-        Local::Ping => ping(args, &mut reply),
+        Local::Ping => ping(args, client, &mut reply),
         Local::Echo => echo(args, &mut reply),
         Local::Hello => hello(args, client, door, &mut reply),
         Local::Select => select(args, &mut reply),
@@ -49,6 +50,10 @@ pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door
         Local::Procedures => procedures(args, door, &mut reply),
         Local::Freshness => freshness(args, client, &mut reply),
         Local::Acl => acl::acl(args, client, door, &mut reply),
+        Local::Lastsave => {
+            reply.integer(door.operations.figures().saved_unix_s as i64);
+            Ok(())
+        }
     };
     if let Err(error) = result {
         reply.out.truncate(start);
@@ -67,7 +72,14 @@ fn procedures(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<
 }
 
 /// `PING [message]`
-fn ping(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+fn ping(mut args: Args<'_>, client: &ClientState, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    if client.listens_only() && args.len() < 2 {
+        // In the form of a message, which is all that such a client reads.
+        reply.array(2);
+        reply.bulk(b"pong");
+        reply.bulk(args.next().unwrap_or_default());
+        return Ok(());
+    }
     match (args.next(), args.next()) {
         (None, _) => reply.simple("PONG"),
         (Some(message), None) => reply.bulk(message),
@@ -162,7 +174,7 @@ fn welcome(client: &ClientState, door: &Door, reply: &mut Reply<'_>) {
 
 /// `SELECT 0`: clients send it at connect.
 fn select(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
-    match parse_integer(args.promised()?).ok_or(CommandError::NotAnInteger)? {
+    match small_integer(args.promised()?)? {
         0 => reply.ok(),
         _ => return Err(CommandError::NoSuchDatabase),
     }

@@ -138,7 +138,7 @@ pub fn ttl<T: Transaction>(
         Some(head) if head.deadline == 0 => -1,
         Some(head) => {
             let ms = if unit.is_relative() { head.deadline - now } else { head.deadline } as i64;
-            if unit.counts_seconds() { ms.saturating_add(500) / 1000 } else { ms }
+            if unit.counts_seconds() { ((ms as u64 + 500) / 1000) as i64 } else { ms }
         }
     };
     reply.integer(told);

@@ -6,7 +6,7 @@
 use highwater_core::Transaction;
 use highwater_core::codec::{Reader, put_varint};
 
-use super::scan::{Options, Portion, parse_cursor, reply_scan};
+use super::scan::{Options, Place, Portion, in_portions, parse_cursor, reply_scan};
 use super::words::{integer, is, random_count};
 use crate::resp::encodings::{HASH_BYTES, HASH_ENTRIES};
 use crate::resp::errors::CommandError;
@@ -358,20 +358,23 @@ pub fn hscan<T: Transaction>(
 ) -> Done {
     let (key, cursor) = (args.promised()?, parse_cursor(args.promised()?)?);
     let Some(head) = keyspace.collection(key, Kind::Hash)? else {
-        reply_scan(0, 0, reply);
+        reply_scan(Place::START, 0, reply);
         return Ok(());
     };
     let options = Options::parse(args, false)?;
-    let (found, next) = if head.grown {
-        let mut portion = Portion::new(options.count());
-        keyspace.each_member(&head, cursor, |hash, name, row| {
-            portion.look(hash, || options.fits(name).then(|| (name.to_vec(), split(row).1.to_vec())))
+    let (found, next) = if in_portions(&head) {
+        let mut portion = Portion::of_members(options.count());
+        keyspace.each_member(&head, cursor.first_hash(), |hash, name, row| {
+            portion.look(hash, || {
+                let value = split(row).1;
+                options.fits(name).then(|| ((name.to_vec(), value.to_vec()), name.len() + value.len()))
+            })
         })?;
         portion.into_parts()
     } else {
         let mut all = fields(keyspace, &head)?;
         all.retain(|(name, _)| options.fits(name));
-        (all, 0)
+        (all, Place::START)
     };
     reply_scan(next, found.len() * 2, reply);
     for (name, value) in &found {

@@ -6,6 +6,7 @@ use super::words::is;
 use crate::meter::commands::CommandCounts;
 use crate::resp::acl::ids::{self, Named};
 use crate::resp::errors::CommandError;
+use crate::resp::operations::KeyCount;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 use crate::resp::topology::{Shape, apart};
@@ -31,7 +32,7 @@ const SECTIONS: [(&str, bool, Section); 13] = [
     ("errorstats", true, error_stats),
     ("latencystats", false, latency_stats),
     ("cluster", true, cluster),
-    ("keyspace", true, |_, text| text.write_str("# Keyspace\r\n")),
+    ("keyspace", true, keyspace),
 ];
 
 /// `INFO [section ..]`
@@ -78,7 +79,7 @@ fn clients(door: &Door, text: &mut String) -> std::fmt::Result {
         door.clients.waiting()
     )?;
     write!(text, "maxclients:{}\r\n", door.operations.most_clients())?;
-    text.write_str("tracking_clients:0\r\npubsub_clients:0\r\n")
+    write!(text, "tracking_clients:0\r\npubsub_clients:{}\r\n", door.clients.listening())
 }
 
 /// What `maxmemory` bounds is `used_memory`: the data. 0, as in Redis: no limit.
@@ -88,7 +89,21 @@ fn memory(door: &Door, text: &mut String) -> std::fmt::Result {
     let resident = crate::control::inspect::resident_bytes();
     write!(text, "# Memory\r\nused_memory:{used}\r\nused_memory_human:{}\r\n", human(used))?;
     write!(text, "used_memory_rss:{resident}\r\nused_memory_rss_human:{}\r\n", human(resident))?;
+    let peak = door.operations.figures().used_peak.max(used);
+    write!(text, "used_memory_peak:{peak}\r\nused_memory_peak_human:{}\r\n", human(peak))?;
+    if let Some(whole) = machine_bytes() {
+        write!(text, "total_system_memory:{whole}\r\ntotal_system_memory_human:{}\r\n", human(whole))?;
+    }
+    write!(text, "mem_fragmentation_ratio:{:.2}\r\n", resident as f64 / used.max(1) as f64)?;
+    write!(text, "mem_fragmentation_bytes:{}\r\n", resident as i64 - used as i64)?;
     write!(text, "maxmemory:{most}\r\nmaxmemory_human:{}\r\nmaxmemory_policy:noeviction\r\n", human(most))
+}
+
+/// The machine's memory.
+fn machine_bytes() -> Option<u64> {
+    let told = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kib = told.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
 /// As Redis writes sizes.
@@ -100,10 +115,13 @@ fn human(bytes: u64) -> String {
     }
 }
 
-/// What Redis's clients look for before they ask anything: here the answer never is "not yet".
-fn persistence(_: &Door, text: &mut String) -> std::fmt::Result {
+/// What Redis's clients look for before they ask anything: here the answer never is "not yet". What is saved is a checkpoint.
+fn persistence(door: &Door, text: &mut String) -> std::fmt::Result {
+    let figures = door.operations.figures();
+    let status = if figures.save_failed { "err" } else { "ok" };
     text.write_str("# Persistence\r\nloading:0\r\nasync_loading:0\r\nrdb_bgsave_in_progress:0\r\n")?;
-    text.write_str("rdb_changes_since_last_save:0\r\nrdb_last_bgsave_status:ok\r\naof_enabled:0\r\naof_rewrite_in_progress:0\r\n")?;
+    write!(text, "rdb_changes_since_last_save:0\r\nrdb_last_save_time:{}\r\n", figures.saved_unix_s)?;
+    write!(text, "rdb_last_bgsave_status:{status}\r\naof_enabled:0\r\naof_rewrite_in_progress:0\r\n")?;
     text.write_str("aof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok\r\naof_last_write_status:ok\r\n")
 }
 
@@ -111,8 +129,9 @@ fn stats(door: &Door, text: &mut String) -> std::fmt::Result {
     let counts = door.clients.counts(door.operations.commands());
     let taken: u64 = counts.commands.iter().map(|counts| counts.taken).sum();
     write!(text, "# Stats\r\ntotal_connections_received:{}\r\n", counts.accepted)?;
-    write!(text, "total_commands_processed:{taken}\r\n")?;
-    text.write_str("evicted_keys:0\r\nevicted_clients:0\r\npubsub_channels:0\r\npubsub_patterns:0\r\n")?;
+    write!(text, "total_commands_processed:{taken}\r\nrejected_connections:{}\r\n", counts.rejected)?;
+    write!(text, "expired_keys:{}\r\n", door.operations.figures().expired_keys)?;
+    text.write_str("evicted_keys:0\r\nevicted_clients:0\r\n")?;
     text.write_str("pubsubshard_channels:0\r\ntracking_total_keys:0\r\ntracking_total_items:0\r\n")?;
     write!(text, "total_error_replies:{}\r\n", counts.errors.values().sum::<u64>())
 }
@@ -216,6 +235,18 @@ fn cpu(_: &Door, text: &mut String) -> std::fmt::Result {
         }
     }
     Ok(())
+}
+
+/// A line of the one database, if it has keys: as they were counted last, some seconds ago. How long they live on average nobody knows, which
+/// Redis tells as 0.
+fn keyspace(door: &Door, text: &mut String) -> std::fmt::Result {
+    text.write_str("# Keyspace\r\n")?;
+    match door.operations.figures().keys {
+        Some(KeyCount { keys, expires }) if keys > 0 => {
+            write!(text, "db0:keys={keys},expires={expires},avg_ttl=0\r\n")
+        }
+        _ => Ok(()),
+    }
 }
 
 fn cluster(door: &Door, text: &mut String) -> std::fmt::Result {

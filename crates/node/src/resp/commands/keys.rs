@@ -2,7 +2,7 @@
 
 use highwater_core::Transaction;
 
-use super::words::{integer, is};
+use super::words::{is, small_integer};
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::{Done, Failure, Keyspace};
 use crate::resp::reply::Reply;
@@ -92,7 +92,7 @@ pub fn copy<T: Transaction>(
         if is(option, "replace") {
             replace = true;
         } else if is(option, "db") && args.len() > 0 {
-            if integer(args.promised()?)? != 0 {
+            if small_integer(args.promised()?)? != 0 {
                 return Err(CommandError::NoSuchDatabase.into());
             }
         } else {

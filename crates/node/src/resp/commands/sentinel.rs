@@ -1,13 +1,23 @@
 //! `SENTINEL`: every node tells what Redis's sentinels would, so that clients which ask those find the leader. The monitored master has
 //! the cluster's name; each node counts as a sentinel, too. Elections are the cluster's own: nothing is set, reset or forced here.
 
+use highwater_core::NodeId;
+
 use super::help;
 use super::words::{integer, is};
 use crate::resp::Door;
 use crate::resp::errors::CommandError;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
-use crate::resp::topology::{Member, Shape};
+use crate::resp::topology::{Member, Shape, apart};
+
+impl Door {
+    /// What sentinels tell when another node leads: the cluster's name, where the one was found and where the other is. `None` if either is unknown.
+    pub fn switched(&self, old: NodeId, new: NodeId) -> Option<String> {
+        let [(old, old_port), (new, new_port)] = [apart(&self.address(old)?), apart(&self.address(new)?)];
+        Some(format!("{} {old} {old_port} {new} {new_port}", (self.topology)().cluster))
+    }
+}
 
 /// What is told of a node: names and values.
 type Fields = Vec<(&'static str, String)>;

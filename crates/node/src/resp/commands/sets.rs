@@ -2,7 +2,7 @@
 
 use highwater_core::Transaction;
 
-use super::scan::{Options, Portion, parse_cursor, reply_scan};
+use super::scan::{Options, Place, Portion, in_portions, parse_cursor, reply_scan};
 use super::words::{MUST_BE_POSITIVE, random_count, unsigned};
 use crate::resp::encodings::SET_ENTRIES;
 use crate::resp::errors::CommandError;
@@ -243,20 +243,20 @@ pub fn sscan<T: Transaction>(
 ) -> Done {
     let (key, cursor) = (args.promised()?, parse_cursor(args.promised()?)?);
     let Some(head) = keyspace.collection(key, Kind::Set)? else {
-        reply_scan(0, 0, reply);
+        reply_scan(Place::START, 0, reply);
         return Ok(());
     };
     let options = Options::parse(args, false)?;
-    let (found, next) = if head.grown {
-        let mut portion = Portion::new(options.count());
-        keyspace.each_member(&head, cursor, |hash, member, _| {
-            portion.look(hash, || options.fits(member).then(|| member.to_vec()))
+    let (found, next) = if in_portions(&head) {
+        let mut portion = Portion::of_members(options.count());
+        keyspace.each_member(&head, cursor.first_hash(), |hash, member, _| {
+            portion.look(hash, || options.fits(member).then(|| (member.to_vec(), member.len())))
         })?;
         portion.into_parts()
     } else {
         let mut all = members(keyspace, &head)?;
         all.retain(|member| options.fits(member));
-        (all, 0)
+        (all, Place::START)
     };
     reply_scan(next, found.len(), reply);
     found.iter().for_each(|member| reply.bulk(member));

@@ -16,6 +16,13 @@ pub fn integer(word: &[u8]) -> Result<i64, CommandError> {
     parse_integer(word).ok_or(CommandError::NotAnInteger)
 }
 
+/// An integer of 32 bits, as Redis keeps the number of a database.
+pub fn small_integer(word: &[u8]) -> Result<i32, CommandError> {
+    i32::try_from(integer(word)?).map_err(|_| {
+        CommandError::Text("ERR value is out of range, value must between -2147483648 and 2147483647")
+    })
+}
+
 /// The next word, which must be an integer.
 pub fn next_integer(args: &mut Args<'_>) -> Result<i64, CommandError> {
     integer(args.promised()?)

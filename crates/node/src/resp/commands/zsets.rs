@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use highwater_core::{Direction, Transaction};
 
 use super::lists::popped_from;
-use super::scan::{Options, Portion, parse_cursor, reply_scan};
+use super::scan::{Options, Place, Portion, in_portions, parse_cursor, reply_scan};
 use super::words::{MUST_BE_POSITIVE, float, is, random_count, unsigned};
 use crate::resp::double::format_double;
 use crate::resp::encodings::{SORTED_SET_BYTES, SORTED_SET_ENTRIES};
@@ -400,14 +400,15 @@ pub fn zscan<T: Transaction>(
 ) -> Done {
     let (key, cursor) = (args.promised()?, parse_cursor(args.promised()?)?);
     let Some(head) = keyspace.collection(key, Kind::SortedSet)? else {
-        reply_scan(0, 0, reply);
+        reply_scan(Place::START, 0, reply);
         return Ok(());
     };
     let options = Options::parse(args, false)?;
-    let (found, next) = if head.grown {
-        let mut portion = Portion::new(options.count());
-        keyspace.each_member(&head, cursor, |hash, member, row| {
-            portion.look(hash, || options.fits(member).then(|| (member.to_vec(), score_of(row))))
+    let (found, next) = if in_portions(&head) {
+        let mut portion = Portion::of_members(options.count());
+        keyspace.each_member(&head, cursor.first_hash(), |hash, member, row| {
+            portion
+                .look(hash, || options.fits(member).then(|| ((member.to_vec(), score_of(row)), member.len())))
         })?;
         portion.into_parts()
     } else {
@@ -418,7 +419,7 @@ pub fn zscan<T: Transaction>(
             }
             ControlFlow::Continue(())
         })?;
-        (all, 0)
+        (all, Place::START)
     };
     reply_scan(next, found.len() * 2, reply);
     for (member, score) in &found {

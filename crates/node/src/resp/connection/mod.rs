@@ -9,6 +9,7 @@ mod interacting;
 pub(crate) mod place;
 mod standing;
 mod taking;
+mod walking;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use highwater_engines::seam::{Freshness, Refusal, Session, Taken};
 
 use emptying::Emptying;
 use place::Place;
+use walking::Walking;
 
 use super::Door;
 use super::callables::Call;
@@ -74,6 +76,8 @@ enum Stage {
     Blocked { seq: u64 },
     /// Waits for a `FLUSHALL`, or for a step of it; [`Connection::args`] still holds it.
     Emptying { seq: u64 },
+    /// Waits for a step of a walk through the names; [`Connection::args`] still holds it.
+    Walking { seq: u64 },
     /// Waits for its change of users.
     Changing { seq: u64 },
     /// Waits for all requests before an `HW.TOKEN`, which tells what they have seen.
@@ -87,6 +91,8 @@ enum Stage {
 enum Offer {
     /// It changes no data.
     Reads,
+    /// The same, and there are more steps of it.
+    Walks,
     /// It may change data: whoever waits for that is to look.
     Writes,
     /// It is a procedure that may change data, but none that anybody waits for.
@@ -113,7 +119,7 @@ impl Offer {
 
     fn effect(self) -> Effect {
         match self {
-            Offer::Reads | Offer::Watches | Offer::Steps => Effect::Reads,
+            Offer::Reads | Offer::Walks | Offer::Watches | Offer::Steps => Effect::Reads,
             Offer::Writes | Offer::Empties => Effect::Writes,
             Offer::Calls => Effect::Calls,
             Offer::Commits => Effect::Commits,
@@ -171,6 +177,8 @@ pub struct Connection {
     waits_begun: u64,
     /// How far its `FLUSHALL` has got, if it is asked in steps.
     emptying: Option<Emptying>,
+    /// How far its walk through the names has got.
+    walking: Option<Walking>,
     /// Requests in flight that may change data.
     writes: VecDeque<Write>,
     /// `HW.CALL`s that are offered or in flight, oldest first.
@@ -181,6 +189,8 @@ pub struct Connection {
     ahead_of_pause: bool,
     /// What reads of snapshots asked when the last request was submitted.
     asked_freshness: Option<Freshness>,
+    /// No pause holds it any more: its node ends, and nothing that it asks is executed.
+    past_pauses: bool,
     /// Its user was deleted.
     evicted: bool,
     /// Where its commands are counted, if they are.
@@ -188,20 +198,22 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A fresh connection. `id` is what `CLIENT ID` and `HELLO` answer: unique on this node.
-    pub fn new(id: u64, door: Arc<Door>) -> Connection {
+    /// A connection that begins at this moment, in Unix time in ms. `id` is what `CLIENT ID` and `HELLO` answer: unique on this node.
+    pub fn new(id: u64, door: Arc<Door>, unix_ms: u64) -> Connection {
         let seed = door.salt ^ id.rotate_left(32) ^ u64::from(door.node.0).rotate_right(8);
         Connection {
             place: None,
             waits_begun: 0,
             emptying: None,
+            walking: None,
             writes: VecDeque::new(),
             calls: VecDeque::new(),
             random: Random::new(seed),
             ahead_of_pause: false,
             asked_freshness: None,
+            past_pauses: false,
             evicted: false,
-            client: ClientState::new(id, &door.clients, &door.access),
+            client: ClientState::new(id, &door.clients, &door.access, unix_ms),
             door,
             transactions: Transactions::default(),
             open: None,
@@ -235,20 +247,22 @@ impl Connection {
         self.client.unix_ms = unix_ms;
     }
 
-    /// Says who is at the other end, and at this one, and that it came now.
-    pub fn introduce(&mut self, address: String, local: String, unix_ms: u64) {
-        let card = self.client.card();
-        let mut words = card.words();
+    /// Says who is at the other end, and at this one.
+    pub fn introduce(&mut self, address: String, local: String) {
+        let mut words = self.client.card().words();
         (words.address, words.local) = (address, local);
-        card.since_ms.store(unix_ms, Relaxed);
-        card.active_ms.store(unix_ms, Relaxed);
     }
 
-    /// Whether it waits for the end of a pause.
+    /// No pause holds it from here on: its node ends, and will refuse what it asks.
+    pub fn leave_pauses(&mut self) {
+        self.past_pauses = true;
+    }
+
+    /// Whether the next command would wait for the end of a pause, or does.
     pub fn is_paused(&self) -> bool {
         match self.stage {
             Stage::Offering { kind, .. } => self.is_held(kind),
-            Stage::Open => self.door.clients.pauses(false, self.client.unix_ms),
+            Stage::Open => !self.past_pauses && self.door.clients.pauses(false, self.client.unix_ms),
             _ => false,
         }
     }
@@ -258,17 +272,23 @@ impl Connection {
         snapshot && self.client.freshness != self.asked_freshness && self.order.in_flight() > 1
     }
 
+    /// Whether it has asked something that a pause holds back: it is owed a reply, however long it has been silent.
+    pub fn is_held_back(&self) -> bool {
+        self.is_paused() && (!self.starved || self.stage != Stage::Open)
+    }
+
     /// Whether a pause holds what is on offer.
     fn is_held(&self, kind: Offer) -> bool {
-        !self.ahead_of_pause && self.door.clients.pauses(kind.writes(), self.client.unix_ms)
+        let goes_ahead = self.ahead_of_pause || self.past_pauses;
+        !goes_ahead && self.door.clients.pauses(kind.writes(), self.client.unix_ms)
     }
 
     /// `INFO` tells how many clients a pause holds back.
     #[inline]
     fn tell_of_pause(&self) {
         let card = self.client.card();
-        if self.door.clients.paused_until() != 0 || card.paused.load(Relaxed) {
-            card.paused.store(self.is_paused() && !self.starved | (self.stage != Stage::Open), Relaxed);
+        if self.door.clients.last_pause().until_ms != 0 || card.paused.load(Relaxed) {
+            card.paused.store(self.is_held_back(), Relaxed);
         }
     }
 
@@ -277,6 +297,7 @@ impl Connection {
         if self.stage != Stage::Finished {
             self.input.extend_from_slice(bytes);
             self.starved = self.parser.lacks(self.input.len() - self.taken);
+            self.tell_of_pause();
         }
     }
 
@@ -305,6 +326,7 @@ impl Connection {
             | Stage::Trying { .. }
             | Stage::Blocked { .. }
             | Stage::Emptying { .. }
+            | Stage::Walking { .. }
             | Stage::Changing { .. }
             | Stage::Recalling { .. }
             | Stage::Finished => false,
@@ -368,11 +390,15 @@ impl Connection {
         if kind == Offer::Steps {
             self.step = Some(seq);
         }
+        if let Some(place) = &mut self.place {
+            place.timed = true;
+        }
         self.stage = match kind {
             Offer::Watches => Stage::Watching { seq },
             Offer::Steps => Stage::Stepping { seq },
             Offer::Waits => Stage::Trying { seq },
             Offer::Empties => Stage::Emptying { seq },
+            Offer::Walks => Stage::Walking { seq },
             Offer::Changes => Stage::Changing { seq },
             Offer::Reads | Offer::Writes | Offer::Calls | Offer::Commits => match taken {
                 Taken::PutOff if !planted!(resp::PipelineUnordered) => Stage::PutOff { seq },
@@ -397,6 +423,7 @@ impl Connection {
         self.stage = Stage::Open;
         self.ahead_of_pause = false;
         self.place = None;
+        self.walking = None;
         self.take_call(seq);
         if kind == Offer::Steps {
             self.step_refused();
@@ -409,7 +436,9 @@ impl Connection {
         }
         let slot = match kind {
             Offer::Watches => slot_of_watch(&self.args),
-            Offer::Reads | Offer::Writes | Offer::Waits | Offer::Empties => slot_of_request(&self.args),
+            Offer::Reads | Offer::Walks | Offer::Writes | Offer::Waits | Offer::Empties => {
+                slot_of_request(&self.args)
+            }
             Offer::Calls | Offer::Steps | Offer::Commits | Offer::Changes => 0,
         };
         self.fail(seq, |door| door.referral(refusal, || slot));
@@ -432,7 +461,9 @@ impl Connection {
             return;
         }
         self.client.seen = self.client.seen.max(at);
-        let goes_on = self.goes_on_waiting(seq, outcome, bytes) || self.goes_on_emptying(seq, outcome, bytes);
+        let goes_on = self.goes_on_waiting(seq, outcome, bytes)
+            || self.goes_on_emptying(seq, outcome, bytes)
+            || self.goes_on_walking(seq, outcome, bytes);
         self.wake_others(seq, outcome == Outcome::Committed && !goes_on);
         if !goes_on {
             self.answer_released(seq, outcome, bytes);
@@ -551,7 +582,7 @@ impl Connection {
 
     /// Memory of what was released and not written, in bytes.
     pub fn reply_memory(&self) -> usize {
-        self.order.memory_bytes()
+        self.order.memory_bytes() + self.walking.as_ref().map_or(0, Walking::memory_bytes)
     }
 
     /// Nothing happened here for a while: gives back memory that holds nothing.

@@ -17,6 +17,8 @@ pub(super) struct Place {
     pub(super) wait: Wait,
     /// Which of the client's waits it is.
     number: u64,
+    /// Its time runs. While a pause holds its first look it does not, as in Redis.
+    pub(super) timed: bool,
     /// It has looked before.
     pub(super) looked: bool,
     /// Somebody wrote while it looked.
@@ -33,7 +35,8 @@ impl Place {
 
     pub(super) fn new(door: Arc<Door>, card: Arc<Card>, wait: Wait, number: u64) -> Place {
         card.waits.store(true, Relaxed);
-        Place { door, client: card.id, card, wait, number, looked: false, woken: false, late: false }
+        let client = card.id;
+        Place { door, client, card, wait, number, timed: false, looked: false, woken: false, late: false }
     }
 }
 
@@ -110,7 +113,8 @@ impl Connection {
 
     /// How it waits for data, if it does.
     pub fn waits(&self) -> Option<Waits> {
-        self.place.as_ref().map(|place| Waits { number: place.number, timeout_ms: place.wait.timeout_ms })
+        let place = self.place.as_ref().filter(|place| place.timed || !self.is_paused())?;
+        Some(Waits { number: place.number, timeout_ms: place.wait.timeout_ms })
     }
 
     /// The command that waits for data, if one does, and for which keys.
@@ -185,8 +189,9 @@ impl Connection {
         self.waits_begun += 1;
         // What several wait for that is no data is there for all of them.
         let for_data = wait.what == Awaited::Data;
-        let place = Place::new(self.door.clone(), self.client.shared_card(), wait, self.waits_begun);
+        let mut place = Place::new(self.door.clone(), self.client.shared_card(), wait, self.waits_begun);
         let behind = place.enter();
+        place.timed = behind;
         self.place = Some(place);
         if behind && for_data {
             self.stage = Stage::Blocked { seq: self.order.open() };

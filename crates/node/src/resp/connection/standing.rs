@@ -15,6 +15,7 @@ impl Connection {
     pub fn look_at_users(&mut self) {
         if self.client.caller.is_behind(&self.door.access) && !self.evicted {
             self.evicted = self.client.caller.look(&self.door.access) == Standing::Deleted;
+            self.client.tell_words();
             if self.evicted {
                 self.finish();
             }

@@ -5,6 +5,7 @@ use super::*;
 use crate::resp::acl::ids::Named;
 use crate::resp::command::Opcode;
 use crate::resp::operations::Took;
+use crate::resp::subscriptions::Kind;
 use crate::resp::waiting::worker_of;
 
 impl Connection {
@@ -125,6 +126,9 @@ impl Connection {
             };
             meter.commands.count(&Named::of(opcode, first));
         }
+        if self.client.listens_only() && !may_listen(command) {
+            return self.refuse(CommandError::ListensOnly(opcode.spec().name));
+        }
         if self.open.is_some() {
             if let Err(error) = self.interact(opcode, session) {
                 self.reply(|reply| reply.error(error));
@@ -156,6 +160,11 @@ impl Connection {
                 }
             }
             Command::Data(Data::Flushall | Data::Flushdb) => self.empty(session),
+            Command::Data(data @ (Data::Keys | Data::Dbsize | Data::Keysinslot))
+                if session.is_none() && !self.client.snapshots =>
+            {
+                self.walk(data);
+            }
             Command::Data(data) => {
                 let wait = self.wait_of(data, opcode).filter(|_| session.is_none());
                 let kind = match wait {
@@ -258,6 +267,10 @@ impl Connection {
             // Only a block does without a command behind the number.
             Control::Once => return Err(CommandError::WrongArity("hw.once")),
             Control::Token => return self.token(),
+            Control::Subscribe => return self.subscribe(Kind::Channels, true),
+            Control::Psubscribe => return self.subscribe(Kind::Patterns, true),
+            Control::Unsubscribe => return self.subscribe(Kind::Channels, false),
+            Control::Punsubscribe => return self.subscribe(Kind::Patterns, false),
             Control::Quit => self.finish(),
             Control::Reset => {
                 self.reset();
@@ -267,6 +280,36 @@ impl Connection {
         }
         self.reply(|reply| reply.ok());
         Ok(())
+    }
+
+    /// Subscribes to what sentinels tell, or does so no more.
+    fn subscribe(&mut self, kind: Kind, adds: bool) -> Result<(), CommandError> {
+        if self.transactions.in_block() {
+            return Err(CommandError::NotInsideMulti);
+        }
+        let (names, client) = (single::args(&self.args), &mut self.client);
+        let (protocol, mut written) = (client.protocol, Vec::new());
+        let mut reply = Reply::new(&mut written, protocol);
+        match adds {
+            true => client.subscriptions.add(kind, names, &mut reply)?,
+            false => client.subscriptions.remove(kind, names, &mut reply),
+        }
+        client.tell_subscriptions();
+        self.order.local(|out| out.extend_from_slice(&written));
+        Ok(())
+    }
+
+    /// Tells its client of an event, if it has subscribed to it.
+    pub fn tell_event(&mut self, channel: &[u8], message: &[u8]) {
+        let Connection { client, order, .. } = self;
+        if client.subscriptions.is_any() && self.stage != Stage::Finished {
+            order.local(|out| client.subscriptions.tell(channel, message, client.protocol, out));
+        }
+    }
+
+    /// Whether it has subscribed to something, and waits for that.
+    pub fn listens(&self) -> bool {
+        self.client.subscriptions.is_any()
     }
 
     /// `RESET`: as if it had just connected.
@@ -304,7 +347,7 @@ impl Connection {
         let user = Some(client.caller.user()).filter(|user| !user.may_everything());
         let user = user.map(|user| user.name().to_vec());
         // Reads that a pause holds are not taken at all.
-        let (pause, held) = (door.clients.paused_until(), door.clients.pauses(true, client.unix_ms));
+        let (pause, held) = (door.clients.last_pause(), door.clients.pauses(true, client.unix_ms));
         let answer = |opcode: Opcode, words: Args<'_>, out: &mut Vec<u8>| {
             if users_changed && let Err(error) = admit_queued(client, door, opcode, words) {
                 return Reply::new(out, protocol).error(error);
@@ -319,7 +362,7 @@ impl Connection {
         match transactions.exec(protocol, (users_changed, user.as_deref()), answer, args)? {
             Exec::Submit { writes, session } => {
                 let kind = if writes { Offer::Writes } else { Offer::Reads };
-                self.ahead_of_pause = !(writes && held) && door.clients.paused_until() != pause;
+                self.ahead_of_pause = !(writes && held) && door.clients.last_pause() != pause;
                 self.offer(self.door.procedures.exec, kind, session);
             }
             Exec::Changed => self.reply(|reply| reply.null_array()),
@@ -370,10 +413,28 @@ impl Connection {
         self.stage = Stage::Finished;
         self.place = None;
         self.emptying = None;
+        self.walking = None;
         self.transactions = Transactions::default();
         self.open = None;
         self.input = Vec::new();
         self.taken = 0;
+    }
+}
+
+/// Whether a connection may ask this that reads nothing but messages.
+fn may_listen(command: Command) -> bool {
+    match command {
+        Command::Control(control) => matches!(
+            control,
+            Control::Subscribe
+                | Control::Psubscribe
+                | Control::Unsubscribe
+                | Control::Punsubscribe
+                | Control::Quit
+                | Control::Reset
+        ),
+        Command::Local(local) => local == Local::Ping,
+        Command::Data(_) => false,
     }
 }
 

@@ -113,6 +113,8 @@ pub enum CommandError {
     DiscardWithoutMulti,
     /// Never queued.
     NotInsideMulti,
+    /// A command that a connection of RESP2 may not ask that has subscribed to something.
+    ListensOnly(&'static str),
     /// Some queued command was refused.
     ExecAborted,
     /// `EXEC` itself was refused.

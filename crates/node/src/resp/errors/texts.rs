@@ -114,6 +114,10 @@ impl fmt::Display for CommandError {
             CommandError::WatchInsideMulti => f.write_str("ERR WATCH inside MULTI is not allowed"),
             CommandError::ExecWithoutMulti => f.write_str("ERR EXEC without MULTI"),
             CommandError::DiscardWithoutMulti => f.write_str("ERR DISCARD without MULTI"),
+            CommandError::ListensOnly(name) => write!(
+                f,
+                "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+            ),
             CommandError::NotInsideMulti => f.write_str("ERR Command not allowed inside a transaction"),
             CommandError::NotOnce => {
                 f.write_str("ERR HW.ONCE runs commands on data, and inside MULTI stands alone")

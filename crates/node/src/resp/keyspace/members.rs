@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use highwater_core::limits::MAX_REPLY_BYTES;
 use highwater_core::random::Random;
 use highwater_core::{Abort, Direction, Transaction};
 
@@ -14,6 +15,8 @@ use crate::resp::errors::CommandError;
 const LISTED: u64 = 1024;
 /// Of more, one of so many neighbours is chosen.
 const NEIGHBOURS: usize = 32;
+/// No reply has as many strings, which take this many bytes at least.
+const MOST_AGAIN: u64 = MAX_REPLY_BYTES as u64 / "$0\r\n\r\n".len() as u64;
 
 /// A member, and its value's bytes.
 pub type Pair = (Vec<u8>, Vec<u8>);
@@ -51,6 +54,7 @@ impl Chosen {
     ) -> Result<(), Abort> {
         match self {
             Chosen::Each(pairs) => pairs.iter().try_for_each(visit),
+            Chosen::Again(_, times) if *times > MOST_AGAIN => Err(Abort::TooLarge),
             Chosen::Again(pairs, times) => {
                 (0..*times).try_for_each(|_| visit(&pairs[random.below(pairs.len() as u64) as usize]))
             }
@@ -179,7 +183,8 @@ impl<T: Transaction> Keyspace<'_, T> {
 
     /// So many different members at random: all, if there are no more.
     pub fn random_members(&mut self, head: &Head, count: u64) -> Result<Vec<Pair>, Failure> {
-        let few = head.count > LISTED && count < head.count / 8;
+        // One by one, each looks at its neighbours: where that comes to more than all there are, those are looked at.
+        let few = head.count > LISTED && count < head.count / NEIGHBOURS as u64;
         if !few {
             let mut members = self.members(head)?;
             self.shuffle(&mut members);
@@ -202,7 +207,7 @@ impl<T: Transaction> Keyspace<'_, T> {
             return Ok(Chosen::Each(self.random_members(head, count as u64)?));
         }
         let times = count.unsigned_abs();
-        if times < head.count / 4 {
+        if times < head.count / NEIGHBOURS as u64 {
             let each = (0..times).map(|_| self.random_member(head)).collect::<Result<_, _>>()?;
             return Ok(Chosen::Each(each));
         }
@@ -214,6 +219,25 @@ impl<T: Transaction> Keyspace<'_, T> {
         for end in (1..items.len()).rev() {
             let other = self.random.below(end as u64 + 1) as usize;
             items.swap(end, other);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reply of 64 MiB was put together before it was refused.
+    #[test]
+    fn more_choices_than_any_reply_holds_are_refused_before_the_first() {
+        let pairs = || vec![(Vec::new(), Vec::new())];
+        for (times, visited) in [(1, 1), (1000, 1000), (MOST_AGAIN + 1, 0), (i64::MAX as u64, 0)] {
+            let mut visits = 0;
+            let ended = Chosen::Again(pairs(), times).each(&mut Random::new(1), |_| {
+                visits += 1;
+                Ok(())
+            });
+            assert_eq!((visits, ended.is_ok()), (visited, visited > 0), "{times}");
         }
     }
 }

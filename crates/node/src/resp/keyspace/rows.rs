@@ -59,6 +59,11 @@ pub fn deadline_row(deadline: u64, name: &[u8]) -> (Vec<u8>, &[u8]) {
     ([&deadline.to_be_bytes()[..], &[1], front].concat(), end)
 }
 
+/// Whether a row of what is due has a key expire.
+pub fn is_deadline(row: &[u8]) -> bool {
+    row.get(8) == Some(&1)
+}
+
 /// The row that has a collection's elements removed.
 pub fn garbage_row(id: u64) -> [u8; 17] {
     let mut key = [0; 17];

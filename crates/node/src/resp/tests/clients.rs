@@ -7,7 +7,8 @@ use crate::resp::clients::Order;
 fn clients_are_listed_with_what_they_said() {
     let node = Node::new();
     let (mut one, mut two) = (node.client_of(0x100), node.client_of(0x201));
-    one.connection.introduce("10.0.0.9:1".into(), "10.0.0.1:2".into(), START_MS - 5000);
+    one.connection.introduce("10.0.0.9:1".into(), "10.0.0.1:2".into());
+    one.connection.tell_time(START_MS + 5000);
     one.ask("CLIENT SETNAME worker");
     one.ask("CLIENT SETINFO LIB-NAME some-lib");
     two.ask("READONLY");
@@ -28,6 +29,7 @@ fn clients_are_listed_with_what_they_said() {
     );
     assert!(
         lines[1].contains(" flags=xr ")
+            && lines[1].contains(" user=default ")
             && lines[1].contains(" multi=1 qbuf=")
             && lines[1].contains(" cmd=ping "),
         "{list}"
@@ -83,7 +85,7 @@ fn a_pause_holds_writes_until_it_is_over() {
     assert_eq!(two.ask("GET a"), "+OK\r\n$1\r\n1\r\n");
     assert_eq!(one.ask("CLIENT PAUSE 1000"), "+OK\r\n");
     assert_eq!(one.ask("PING"), "", "nobody is served");
-    node.door().clients.pause(0, false);
+    node.door().clients.unpause();
     assert_eq!(one.ask("PING"), "+PONG\r\n+PONG\r\n");
     assert_eq!(one.ask("CLIENT PAUSE x"), "-ERR timeout is not an integer or out of range\r\n");
 }
@@ -104,7 +106,7 @@ fn a_block_goes_ahead_of_a_pause_of_its_own() {
     assert_eq!(ask(&mut two, &["MULTI", "SET a 3", "CLIENT PAUSE 2000 WRITE", "EXEC"]), queued);
     two.connection.tell_time(START_MS + 2000);
     assert_eq!(two.ask("PING"), "*2\r\n+OK\r\n+OK\r\n+PONG\r\n");
-    node.door().clients.pause(0, false);
+    node.door().clients.unpause();
     assert_eq!(one.ask("GET a"), "+OK\r\n$1\r\n2\r\n");
     // Reads go ahead of it, too.
     assert_eq!(ask(&mut one, &["MULTI", "GET a", "CLIENT PAUSE 1000"]), queued);
@@ -167,4 +169,95 @@ fn what_is_done_otherwise_says_how() {
     }
     assert!(client.ask("LOLWUT").contains("Highwater ver."));
     assert_eq!(client.ask("COMMAND GETKEYS HW.ONCE 1 2 MSET a 1 b 2"), "*2\r\n$1\r\na\r\n$1\r\nb\r\n");
+}
+
+/// Neither library knows who leads next but by what a sentinel tells, and lettuce does not connect at all if it may not listen.
+#[test]
+fn sentinels_clients_may_listen_to_what_sentinels_tell() {
+    let node = Node::new();
+    let mut client = node.client();
+    let subscribed = |kind: &str, name: &str, count: usize| {
+        format!("*3\r\n${}\r\n{kind}\r\n${}\r\n{name}\r\n:{count}\r\n", kind.len(), name.len())
+    };
+    assert_eq!(client.ask("PSUBSCRIBE *"), subscribed("psubscribe", "*", 1));
+    let two = subscribed("subscribe", "+switch-master", 2) + &subscribed("subscribe", "+sdown", 3);
+    assert_eq!(client.ask("SUBSCRIBE +switch-master +sdown"), two);
+    assert!(client.connection.listens());
+    // In RESP2 it hears nothing else.
+    assert_eq!(client.ask("PING"), "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+    assert_eq!(client.ask("PING hi"), "*2\r\n$4\r\npong\r\n$2\r\nhi\r\n");
+    for command in ["GET a", "SENTINEL MASTERS", "CLIENT LIST", "MULTI", "HELLO 3", "HW.BEGIN"] {
+        let name = command.split(' ').next().unwrap().to_lowercase();
+        let words = format!(
+            "-ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n"
+        );
+        assert_eq!(client.ask(command), words);
+    }
+    let list = node.client_of(8).ask("CLIENT LIST");
+    assert!(list.contains(" flags=P db=0 sub=2 psub=1 "), "{list}");
+    assert_eq!(node.client_of(8).ask("CLIENT LIST TYPE pubsub").matches("id=").count(), 1);
+    client.connection.tell_event(b"+switch-master", b"ledger a 1 b 2");
+    let told = "*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$14\r\nledger a 1 b 2\r\n";
+    let also = "*4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$14\r\n+switch-master\r\n$14\r\nledger a 1 b 2\r\n";
+    assert_eq!(client.output(), format!("{told}{also}"));
+    client.connection.tell_event(b"+other", b"x");
+    assert_eq!(client.output(), "*4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$6\r\n+other\r\n$1\r\nx\r\n");
+    assert_eq!(client.ask("UNSUBSCRIBE +sdown"), subscribed("unsubscribe", "+sdown", 2));
+    assert_eq!(client.ask("UNSUBSCRIBE"), subscribed("unsubscribe", "+switch-master", 1));
+    assert_eq!(client.ask("UNSUBSCRIBE"), "*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:1\r\n");
+    assert_eq!(client.ask("PUNSUBSCRIBE +none"), subscribed("punsubscribe", "+none", 1));
+    assert_eq!(client.ask("PUNSUBSCRIBE"), subscribed("punsubscribe", "*", 0));
+    assert_eq!(client.ask("PING"), "+PONG\r\n");
+    // In RESP3 messages are no replies, and everything may be asked.
+    client.ask("HELLO 3");
+    assert_eq!(client.ask("PSUBSCRIBE +switch-*"), ">3\r\n$10\r\npsubscribe\r\n$9\r\n+switch-*\r\n:1\r\n");
+    assert_eq!(client.ask("PING"), "+PONG\r\n");
+    client.connection.tell_event(b"+switch-master", b"m");
+    assert_eq!(
+        client.output(),
+        ">4\r\n$8\r\npmessage\r\n$9\r\n+switch-*\r\n$14\r\n+switch-master\r\n$1\r\nm\r\n"
+    );
+    assert_eq!(client.ask("RESET"), "+RESET\r\n");
+    assert!(!client.connection.listens());
+}
+
+/// Whoever waits for messages of others would wait in vain.
+#[test]
+fn there_is_no_publish_and_subscribe_and_it_says_so() {
+    let mut client = Node::new().client();
+    for command in [
+        "SUBSCRIBE news",
+        "SUBSCRIBE +switch-master news",
+        "PSUBSCRIBE news.*",
+        "SUBSCRIBE *",
+        "SUBSCRIBE __sentinel__:hello",
+    ] {
+        assert!(client.ask(command).starts_with("-ERR publish and subscribe are not offered"), "{command}");
+        assert!(!client.connection.listens());
+    }
+    assert!(
+        client.ask(&format!("SUBSCRIBE +{}", "x".repeat(5000))).starts_with("-ERR too many subscriptions")
+    );
+    assert!(client.ask("PUBLISH +switch-master x").starts_with("-ERR unknown command"));
+    assert_eq!(client.ask("MULTI"), "+OK\r\n");
+    assert_eq!(client.ask("SUBSCRIBE +switch-master"), "-ERR Command not allowed inside a transaction\r\n");
+}
+
+/// Whoever came and has asked nothing is held by a pause that lasts, and by none that is over; the time was told with the first command.
+#[test]
+fn a_connection_knows_what_time_it_is_before_its_first_command() {
+    let node = Node::new();
+    let mut old = node.client_of(0x100);
+    assert_eq!(old.ask("CLIENT PAUSE 100"), "+OK\r\n");
+    node.door().clients.forget_pause(START_MS + 99);
+    let mut during = node.client_of(0x200);
+    during.connection.receive(b"PING\r\n");
+    assert!(!during.connection.has_more() && during.connection.is_held_back());
+    let mut after = node.client_at(0x300, START_MS + 100);
+    after.connection.receive(b"PING\r\n");
+    assert!(after.connection.has_more() && !after.connection.is_held_back());
+    assert_eq!(after.go_on(), "+PONG\r\n");
+    // A node that ends holds nobody.
+    during.connection.leave_pauses();
+    assert!(during.connection.has_more());
 }

@@ -40,6 +40,8 @@ type Record = (Timestamp, Option<Vec<u8>>);
 pub struct Map {
     records: BTreeMap<(TableId, Vec<u8>), Record>,
     now: Timestamp,
+    /// How many single rows of each table were read.
+    reads: BTreeMap<TableId, usize>,
 }
 
 impl Map {
@@ -49,6 +51,11 @@ impl Map {
 }
 
 impl Map {
+    /// How many single rows of a table were read so far.
+    pub fn reads(&self, table: TableId) -> usize {
+        self.reads.get(&table).copied().unwrap_or(0)
+    }
+
     /// Takes a row out.
     pub fn remove(&mut self, table: TableId, key: &[u8]) {
         self.set(table, key, None);
@@ -57,6 +64,7 @@ impl Map {
 
 impl Transaction for Map {
     fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>, Abort> {
+        *self.reads.entry(table).or_default() += 1;
         Ok(self.records.get(&(table, key.to_vec())).and_then(|(_, value)| value.as_deref()))
     }
 
@@ -228,8 +236,12 @@ impl Node {
 
     /// One that has this id.
     pub fn client_of(&self, id: u64) -> Client {
-        let mut connection = Connection::new(id, self.door.clone());
-        connection.tell_time(START_MS);
+        self.client_at(id, START_MS)
+    }
+
+    /// One that comes at this moment.
+    pub fn client_at(&self, id: u64, unix_ms: u64) -> Client {
+        let connection = Connection::new(id, self.door.clone(), unix_ms);
         Client { node: self.clone(), connection, held: VecDeque::new() }
     }
 

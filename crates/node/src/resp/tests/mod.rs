@@ -17,6 +17,7 @@ mod modules;
 mod ordering;
 mod readonly;
 mod rights;
+mod scans;
 mod scripts;
 mod sessions;
 mod tables;

@@ -56,7 +56,7 @@ impl Alone {
     }
 
     pub(super) fn connect(&self) -> Connection {
-        Connection::new(1, self.door.clone())
+        Connection::new(1, self.door.clone(), super::double::START_MS)
     }
 
     /// The replies to commands, one after the other; line ends are spaces.
