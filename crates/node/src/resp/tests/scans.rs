@@ -340,8 +340,8 @@ fn few_keys_are_looked_at_at_once() {
         ("CLUSTER GETKEYSINSLOT 7 -1", "-ERR Invalid number of keys\r\n"),
         ("HW.KEYSINSLOT 7 -", "-ERR value is not an integer or out of range\r\n"),
         ("HW.KEYSINSLOT 7 1 2", "-ERR wrong number of arguments for 'hw.keysinslot' command\r\n"),
-        ("HW.KEYSINSLOT 7 - 2", "-ERR value is not an integer or out of range\r\n"),
-        ("HW.KEYSINSLOT 16384", "-ERR Invalid slot\r\n"),
+        ("HW.KEYSINSLOT 7 - 2", "-ERR wrong number of arguments for 'hw.keysinslot' command\r\n"),
+        ("HW.KEYSINSLOT 16384", "-ERR Invalid or out of range slot\r\n"),
         ("HW.KEYSINSLOT 7 0", "*0\r\n"),
     ] {
         assert_eq!(client.ask(command), words, "{command}");
