@@ -49,11 +49,13 @@ struct Leftovers {
 pub fn guard() -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| Failure::cannot_start(format!("cannot watch for signals: {error}")))?;
-    thread::spawn(move || {
+    let watch = move || {
         if signals.forever().next().is_some() {
             interrupt();
         }
-    });
+    };
+    let watching = thread::Builder::new().name("signals".into()).spawn(watch);
+    watching.map_err(|error| Failure::cannot_start(format!("cannot start a thread: {error}")))?;
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         if highwater_core::contain::contained() {

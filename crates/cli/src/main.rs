@@ -59,6 +59,8 @@ mod wall_clock;
 mod watching;
 mod workload;
 
+use std::env::VarError;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -95,15 +97,16 @@ fn misuse(error: &clap::Error) -> String {
     let said =
         text.split("Usage:").next().unwrap_or(&text).split("For more information").next().unwrap_or(&text);
     let said = said.trim().trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ");
-    format!("{}; see `{} --help`", said.replace(" tip:", ";"), named(std::env::args().skip(1)))
+    format!("{}; see `{} --help`", said.replace(" tip:", ";"), named(std::env::args_os().skip(1)))
 }
 
 /// The command whose flags these are.
-fn named(args: impl Iterator<Item = String>) -> String {
+fn named(args: impl Iterator<Item = OsString>) -> String {
     let (mut command, mut name) = (Cli::command(), "highwater".to_string());
     for arg in args {
         let Some(below) = command.find_subcommand(&arg).cloned() else { break };
-        (command, name) = (below, format!("{name} {arg}"));
+        name = format!("{name} {}", below.get_name());
+        command = below;
     }
     name
 }
@@ -112,10 +115,15 @@ fn named(args: impl Iterator<Item = String>) -> String {
 fn take_token(file: Option<&std::path::Path>) -> Result<()> {
     if let Some(file) = file {
         admin::use_token(&read_token(file).map_err(failure::Failure::cannot_start)?.0);
-    } else if let Ok(token) = std::env::var("HIGHWATER_ADMIN_TOKEN")
-        && !token.is_empty()
-    {
-        admin::use_token(&token);
+        return Ok(());
+    }
+    match std::env::var("HIGHWATER_ADMIN_TOKEN") {
+        Ok(token) if !token.is_empty() => admin::use_token(&token),
+        Ok(_) | Err(VarError::NotPresent) => {}
+        Err(VarError::NotUnicode(_)) => {
+            let why = "HIGHWATER_ADMIN_TOKEN is no UTF-8; write its value in UTF-8".to_string();
+            return Err(failure::Failure::cannot_start(why));
+        }
     }
     Ok(())
 }

@@ -87,6 +87,9 @@ pub struct New {
     /// Where it is found, if `--config` does not list it: where nodes, Redis clients and operators connect.
     #[arg(long, value_name = "PEER,RESP,ADMIN", value_parser = addresses)]
     pub addresses: Option<Addresses>,
+    /// The addresses are right, whatever the node's own config says: ports are mapped in between, say.
+    #[arg(long)]
+    pub as_given: bool,
     /// Where to ask.
     #[command(flatten)]
     pub ask: Where,
@@ -112,7 +115,7 @@ pub fn run(action: &MemberAction) -> Result<()> {
         MemberAction::Add { id, new } => {
             let node = new.node(*id)?;
             let done = format!("node {id} is a member");
-            change(&new.ask, &new.wait, &MemberRequest::Add { node }, &done)
+            change(&new.ask, &new.wait, &MemberRequest::Add { node, as_given: new.as_given }, &done)
         }
         MemberAction::Remove { id, ask, wait } => {
             let done = format!("node {id} is no member any more; its id is not used again");
@@ -124,7 +127,7 @@ pub fn run(action: &MemberAction) -> Result<()> {
                 Some(by) => format!("node {by} is a member in the place of node {id}"),
                 None => format!("node {id} has moved"),
             };
-            change(&new.ask, &new.wait, &MemberRequest::Replace { id: *id, node }, &done)
+            change(&new.ask, &new.wait, &MemberRequest::Replace { id: *id, node, as_given: new.as_given }, &done)
         }
     }
 }

@@ -21,3 +21,8 @@ pub fn unwritten(error: io::Error) -> Failure {
     }
     Failure::negative(format!("cannot write to standard output: {error}"))
 }
+
+/// How this process was called, for reports.
+pub fn command_line() -> String {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use highwater_core::level::REHEARSED;
 use highwater_core::{Level, Levels};
+use highwater_node::storage::owner;
 use highwater_node::{Config, NodeError};
 
 use crate::admin::use_token;
@@ -65,6 +66,7 @@ pub fn config(action: &ConfigAction) -> Result<()> {
         ConfigAction::Check { file } => {
             let config = load(Some(file), &[])?;
             config.check_doors().map_err(Failure::cannot_start)?;
+            owner::check(&config).map_err(Failure::cannot_start)?;
             let nodes = config.cluster.nodes.len();
             let (engine, workers) = (&config.cluster.engine, config.cluster.workers);
             println!(
@@ -79,7 +81,7 @@ pub fn config(action: &ConfigAction) -> Result<()> {
 
 /// The configuration: a file (or the defaults), the environment, flags.
 pub fn load(file: Option<&Path>, overrides: &[(String, String)]) -> Result<Config> {
-    let config = Config::load(file, std::env::vars(), overrides).map_err(Failure::cannot_start)?;
+    let config = Config::load(file, std::env::vars_os(), overrides).map_err(Failure::cannot_start)?;
     if let Some(token) = config.admin_token().map_err(Failure::cannot_start)? {
         use_token(&token.0);
     }

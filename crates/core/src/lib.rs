@@ -36,6 +36,7 @@ pub mod random;
 pub mod schema;
 pub mod signature;
 pub mod sync;
+pub mod threads;
 pub mod transaction;
 pub mod work;
 

@@ -50,6 +50,12 @@ pub trait Disk: Send {
 
     /// Bytes that may still be written to new files.
     fn free_bytes(&self) -> io::Result<u64>;
+
+    /// Why the directory that is open is not the one that its name leads to any more: removed, moved, replaced, its disk unmounted. What
+    /// is written to it then no later process finds. `None` while all is well, and where nobody else can get at it. Takes no descriptor.
+    fn why_lost(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Whether a disk refused for want of room. A quota, or a limit of the process on the length of files, is a full disk to us: somebody may
@@ -57,6 +63,14 @@ pub trait Disk: Send {
 pub(crate) fn is_full(error: &io::Error) -> bool {
     let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge];
     kinds.contains(&error.kind())
+}
+
+/// Whether a call failed because the process (EMFILE), or the system (ENFILE), has no file descriptor left. Only calls that open something
+/// fail so, and they have changed nothing: they may be tried again. The numbers are the same on every Linux.
+pub fn lacks_descriptor(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
 /// An open file. Writing beyond its end makes it longer.

@@ -12,7 +12,7 @@ pub mod journal;
 pub mod simulated;
 
 pub use ballast::Ballast;
-pub use disk::{Disk, DiskFile};
+pub use disk::{Disk, DiskFile, lacks_descriptor};
 pub use identity::{Identity, IdentityError};
 pub use journal::{Journal, JournalError, JournalOptions};
 pub use simulated::SimulatedDisk;

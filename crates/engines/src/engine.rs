@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use highwater_core::hooks::Site;
 #[cfg(feature = "planted")]
 use highwater_core::planted::Bug;
@@ -86,6 +87,12 @@ pub trait Engine {
     fn words(to_controller: bool, head: &[u8]) -> String {
         let _ = to_controller;
         format!("a message of {} bytes", head.len())
+    }
+
+    /// Whether a worker of it may have written this record to its disk. Engines of one family say yes to each other's.
+    fn wrote(record: &Bytes) -> bool {
+        let _ = record;
+        false
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use highwater_core::hooks::Site;
 #[cfg(feature = "planted")]
 use highwater_core::planted::Bug;
@@ -86,6 +87,11 @@ macro_rules! engines {
             /// See [`Engine::rules`].
             pub fn rules(self) -> Box<dyn Rules> {
                 match self { $(EngineKind::$kind => <$engine>::rules(),)* }
+            }
+
+            /// See [`Engine::wrote`].
+            pub fn wrote(self, record: &Bytes) -> bool {
+                match self { $(EngineKind::$kind => <$engine>::wrote(record),)* }
             }
 
             /// See [`Engine::words`].

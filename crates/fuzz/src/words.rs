@@ -30,7 +30,9 @@ pub fn config(bytes: &[u8]) -> bool {
     let settings =
         || text.lines().filter_map(|line| line.split_once('=')).map(|(k, v)| (k.to_string(), v.to_string()));
     let variables = || {
-        settings().map(|(key, value)| (format!("HIGHWATER_{}", key.replace('.', "_").to_uppercase()), value))
+        settings().map(|(key, value)| {
+            (format!("HIGHWATER_{}", key.replace('.', "_").to_uppercase()).into(), value.into())
+        })
     };
     let flags = check(Config::load(None, [], &settings().collect::<Vec<_>>()));
     let environment = check(Config::load(None, variables(), &[]));

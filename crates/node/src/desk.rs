@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use crate::census::Census;
 use crate::clock::{Ticks, monotonic, unix_ms};
 use crate::config::Config;
-use crate::descriptors;
+use crate::descriptors::Shares;
 use crate::meter::commands::CommandCounts;
 use crate::meter::hot::HotKey;
 use crate::meter::latency::Latencies;
@@ -29,7 +29,7 @@ impl Desk {
         let desk = Desk {
             shared: Arc::downgrade(shared),
             idle_timeout_s: config.limits.idle_timeout_s,
-            most_clients: descriptors::clients_per_worker(config)
+            most_clients: Shares::of(config).clients
                 .saturating_mul(usize::from(config.cluster.workers)),
             census: Arc::default(),
         };

@@ -79,7 +79,7 @@ pub fn run(args: &FailoverArgs) -> Result<()> {
         rounds,
         checks,
         machine,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: crate::output::command_line(),
     };
     if let Some(path) = &args.json {
         write_json(path, &report)?;

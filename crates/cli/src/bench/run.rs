@@ -399,7 +399,7 @@ fn run_config(
         audit_every: args.audit_every,
         durability: durability(engine, &args.set),
         set: args.set.iter().cloned().collect(),
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: crate::output::command_line(),
         machine,
     })
 }

@@ -5,10 +5,10 @@
 //! serves speaks for the cluster.
 
 use std::fmt::Write;
-use std::thread;
 
+use highwater_core::threads::share_out;
 use highwater_engines::EngineKind;
-use highwater_node::admin::protocol::{MemberReport, StatusReport};
+use highwater_node::admin::protocol::{DiskReport, MemberReport, StatusReport};
 use serde::Serialize;
 
 use super::place::{Look, Place, ask};
@@ -98,32 +98,24 @@ fn unlisted(nodes: &[View]) -> Vec<(u8, String)> {
 }
 
 fn ask_all(admins: &[(u8, String)]) -> Vec<View> {
-    thread::scope(|scope| {
-        let asked: Vec<_> = admins.iter().map(|(_, admin)| scope.spawn(move || ask(admin))).collect();
-        let answers = asked.into_iter().map(|thread| thread.join().expect("asking does not panic"));
-        answers
-            .zip(admins)
-            .map(|(answer, (node, admin))| {
-                let node = *node;
-                let view = |status, silent, elsewhere| View {
-                    node,
-                    admin: admin.clone(),
-                    status,
-                    silent,
-                    elsewhere,
-                };
-                match answer {
-                    Ok(status) if status.node == node => view(Some(status), None, false),
-                    Ok(status) => {
-                        let other = status.node;
-                        let why = format!("{admin} is node {other}'s here: ask on node {node}'s machine");
-                        view(None, Some(why), true)
-                    }
-                    Err(error) => view(None, Some(failure_at(admin, error).to_string()), false),
+    let answers = share_out("asker", admins.iter().collect(), admins.len(), |(_, admin)| ask(admin));
+    answers
+        .into_iter()
+        .zip(admins)
+        .map(|(answer, (node, admin))| {
+            let node = *node;
+            let view = |status, silent, elsewhere| View { node, admin: admin.clone(), status, silent, elsewhere };
+            match answer {
+                Ok(status) if status.node == node => view(Some(status), None, false),
+                Ok(status) => {
+                    let other = status.node;
+                    let why = format!("{admin} is node {other}'s here: ask on node {node}'s machine");
+                    view(None, Some(why), true)
                 }
-            })
-            .collect()
-    })
+                Err(error) => view(None, Some(failure_at(admin, error).to_string()), false),
+            }
+        })
+        .collect()
 }
 
 impl Cluster {
@@ -294,6 +286,9 @@ impl Cluster {
                 }
                 Some(status) if status.forgets => {
                     Some(format!("node {node} catches up with what it may have forgotten in a crash"))
+                }
+                Some(StatusReport { disk: Some(DiskReport { trouble: Some(trouble), .. }), .. }) => {
+                    Some(format!("the files of node {node} are not as they should be ({trouble})"))
                 }
                 None if !view.elsewhere => Some(format!("node {node} does not answer")),
                 _ => None,
@@ -541,6 +536,12 @@ mod tests {
         assert!(cluster(2, |_| ()).contains("none may be restarted"));
         assert!(cluster(3, |status| status.engine = "backup".into()).contains("takes no node back"));
         assert!(cluster(3, |status| status.copying_bytes = Some(1)).contains("copies the state"));
+        let lost = cluster(3, |status| {
+            let trouble = Some("its folder was removed".into());
+            let disk = DiskReport { low: false, full: true, ballast: 0, ballast_wanted: 0, trouble };
+            status.disk = Some(disk);
+        });
+        assert!(lost.contains("the files of node 0") && lost.contains("its folder was removed"), "{lost}");
         let ended =
             |status: &mut StatusReport| status.members.iter_mut().for_each(|m| m.connected = Some(false));
         assert!(

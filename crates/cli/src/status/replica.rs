@@ -90,12 +90,16 @@ fn write_head(text: &mut String, status: &StatusReport) -> std::fmt::Result {
     }
     if let Some(disk) = &status.disk {
         let state = match (disk.full, disk.low) {
+            (true, _) if disk.trouble.is_some() => "what was accepted waits",
             (true, _) => "full: what was accepted waits",
             (false, true) => "about to be full",
             (false, false) => "has room",
         };
         let (ballast, wanted) = (bytes(disk.ballast), bytes(disk.ballast_wanted));
         writeln!(text, "  disk         {state}; ballast {ballast} of {wanted}")?;
+        if let Some(trouble) = &disk.trouble {
+            writeln!(text, "  files        {trouble}")?;
+        }
     }
     let cpu = status.cpu_ns as f64 / 1e9;
     writeln!(text, "  process      up {:.0} s, CPU {cpu:.1} s", status.uptime_seconds)?;
@@ -226,7 +230,13 @@ pub mod tests {
             resident_bytes: 0,
             store_bytes: 0,
             memory: MemoryReport { budget: 3 << 30, ..MemoryReport::default() },
-            disk: Some(DiskReport { low: true, full: false, ballast: 64 << 20, ballast_wanted: 128 << 20 }),
+            disk: Some(DiskReport {
+                low: true,
+                full: false,
+                ballast: 64 << 20,
+                ballast_wanted: 128 << 20,
+                trouble: None,
+            }),
             journal: None,
             work: WorkReport::default(),
             peers: Vec::new(),

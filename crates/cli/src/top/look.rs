@@ -1,9 +1,9 @@
 //! What two looks at a cluster tell.
 
 use std::collections::BTreeMap;
-use std::thread;
 use std::time::Instant;
 
+use highwater_core::threads::share_out;
 use highwater_node::admin::protocol::StatusReport;
 
 use crate::admin::{AdminClient, failure_at};
@@ -63,10 +63,7 @@ impl Looks {
     /// Asks all nodes, all at once.
     pub fn look(&mut self) -> Result<Vec<Node>> {
         let admins = self.admins()?;
-        let answers: Vec<_> = thread::scope(|scope| {
-            let asked: Vec<_> = admins.iter().map(|(_, admin)| scope.spawn(|| ask(admin))).collect();
-            asked.into_iter().map(|thread| thread.join().expect("asking does not panic")).collect()
-        });
+        let answers = share_out("asker", admins.iter().collect(), admins.len(), |(_, admin)| ask(admin));
         let nodes = admins.into_iter().zip(answers);
         Ok(nodes.map(|((id, admin), answer)| self.note(id, admin, answer)).collect())
     }

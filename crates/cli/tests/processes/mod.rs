@@ -16,6 +16,8 @@ pub struct Cluster {
     directory: tempfile::TempDir,
     /// What each may take of address space, in KiB (`ulimit -v`).
     address_space: Option<u64>,
+    /// How many file descriptors each may have (`ulimit -n`).
+    descriptors: Option<u64>,
     /// What stands in the environment of each.
     environment: Vec<(String, String)>,
     ports: Vec<u16>,
@@ -68,18 +70,27 @@ impl Client {
 impl Cluster {
     /// Configured alike but for `extra` lines of TOML, which come first in the table `cluster`.
     pub fn start(name: &str, extra: &str, address_space: Option<u64>) -> Cluster {
-        Cluster::start_in(name, extra, address_space, &[])
+        Cluster::start_in(name, extra, (address_space, None), &[])
     }
 
     /// The same with this in the environment of each.
     pub fn start_with_env(name: &str, extra: &str, environment: &[(&str, &str)]) -> Cluster {
-        Cluster::start_in(name, extra, None, environment)
+        Cluster::start_in(name, extra, (None, None), environment)
+    }
+
+    /// The same where each may have so many file descriptors.
+    pub fn start_with_descriptors(
+        name: &str,
+        extra: &str,
+        descriptors: u64,
+    ) -> Cluster {
+        Cluster::start_in(name, extra, (None, Some(descriptors)), &[])
     }
 
     fn start_in(
         name: &str,
         extra: &str,
-        address_space: Option<u64>,
+        (address_space, descriptors): (Option<u64>, Option<u64>),
         environment: &[(&str, &str)],
     ) -> Cluster {
         let environment = environment.iter().map(|(name, value)| (name.to_string(), value.to_string()));
@@ -98,8 +109,15 @@ impl Cluster {
                 )
             })
             .collect();
-        let mut cluster =
-            Cluster { directory, address_space, environment, ports, replicas: Vec::new(), _alone: alone };
+        let mut cluster = Cluster {
+            directory,
+            address_space,
+            descriptors,
+            environment,
+            ports,
+            replicas: Vec::new(),
+            _alone: alone,
+        };
         for id in 0..3 {
             let config = format!(
                 "node = {id}\n[cluster]\n{extra}\nnodes = [{nodes}]\n[threads]\nlifeline = true\n[storage]\ndir = \"{}\"\ncheckpoint_mb = 1\n",
@@ -125,7 +143,8 @@ impl Cluster {
     pub fn run_with(&mut self, id: usize, flags: &[&str]) {
         let log = std::fs::File::options().create(true).append(true).open(self.path(id, "log")).unwrap();
         let limit = self.address_space.map_or("unlimited".into(), |kib| kib.to_string());
-        let script = format!("ulimit -v {limit} && exec \"$0\" serve --config \"$@\"");
+        let descriptors = self.descriptors.map_or(String::new(), |count| format!("ulimit -n {count} && "));
+        let script = format!("{descriptors}ulimit -v {limit} && exec \"$0\" serve --config \"$@\"");
         let child = Command::new("sh")
             .args(["-c", &script, env!("CARGO_BIN_EXE_highwater")])
             .arg(self.path(id, "toml"))

@@ -1,6 +1,7 @@
 //! Which checkpoints a folder holds, and which of them go.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::num::NonZeroUsize;
 
 use super::error::Error;
@@ -78,11 +79,19 @@ fn is_whole(disk: &impl Disk, number: u64) -> bool {
 /// Removes a checkpoint: first it ceases to be one, for good; then its files go. After a crash in between they are leftovers.
 fn remove(disk: &impl Disk, number: u64, names: &[Name]) -> Result<(), Error> {
     let manifest = Name { number, kind: Kind::Manifest }.to_string();
-    disk.remove(&manifest).map_err(Error::io(&manifest, "remove"))?;
+    remove_if_there(disk, &manifest)?;
     disk.sync_names().map_err(Error::io(&manifest, "make its removal last"))?;
     let others = names.iter().filter(|name| name.number == number && name.kind != Kind::Manifest);
     for name in others.map(Name::to_string) {
-        disk.remove(&name).map_err(Error::io(&name, "remove"))?;
+        remove_if_there(disk, &name)?;
     }
     Ok(())
+}
+
+/// Somebody may have removed it behind the process's back.
+fn remove_if_there(disk: &impl Disk, name: &str) -> Result<(), Error> {
+    match disk.remove(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(name, "remove")(error)),
+        _ => Ok(()),
+    }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use super::format::FORMAT_VERSION;
+use crate::disk::lacks_descriptor;
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,16 @@ pub enum JournalError {
     Full {
         /// Bytes of the segment.
         segment_bytes: u64,
+    },
+    /// The process, or the system, has no file descriptor left to open a file with. Nothing is harmed: the same call works again once
+    /// there is one.
+    NoDescriptor {
+        /// Which file.
+        file: String,
+        /// What was to be done.
+        what: &'static str,
+        /// The system's words.
+        error: String,
     },
     /// The record is longer than a record can be. Nothing was appended.
     TooLong {
@@ -68,7 +79,9 @@ impl fmt::Display for JournalError {
             JournalError::TooLong { bytes } => {
                 write!(f, "a record of {bytes} bytes is too long for the journal")
             }
-            JournalError::Failed { file, what, error } => write!(f, "cannot {what} {file}: {error}"),
+            JournalError::NoDescriptor { file, what, error } | JournalError::Failed { file, what, error } => {
+                write!(f, "cannot {what} {file}: {error}")
+            }
             JournalError::Unreadable { file, error } => write!(f, "cannot read {file}: {error}"),
             JournalError::Damaged { file, offset, what } => {
                 write!(f, "{file} is damaged at offset {offset}: {what}")
@@ -90,7 +103,13 @@ pub(super) fn unreadable(file: &str) -> impl Fn(io::Error) -> JournalError {
     move |error| JournalError::Unreadable { file: file.into(), error: error.to_string() }
 }
 
-/// For `map_err`: a file cannot be changed.
+/// For `map_err`: a file cannot be changed, or not be opened for now.
 pub(super) fn failed(file: &str, what: &'static str) -> impl Fn(io::Error) -> JournalError {
-    move |error| JournalError::Failed { file: file.into(), what, error: error.to_string() }
+    move |error| {
+        let (file, words) = (file.into(), error.to_string());
+        match lacks_descriptor(&error) {
+            true => JournalError::NoDescriptor { file, what, error: words },
+            false => JournalError::Failed { file, what, error: words },
+        }
+    }
 }

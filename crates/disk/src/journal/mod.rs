@@ -52,6 +52,7 @@ mod window;
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::ControlFlow;
 
 use batch::Batch;
 pub use error::JournalError;
@@ -62,7 +63,7 @@ pub use scan::{
     Cut, Damage, Record, SegmentSummary, Summary, read, read_from, read_to_damage, read_while, segments,
 };
 
-use crate::disk::is_full;
+use crate::disk::{is_full, lacks_descriptor};
 use crate::{Ballast, Disk, DiskFile, ballast};
 
 /// Shortest segment: its head, a group of one block, a proof.
@@ -116,6 +117,17 @@ pub struct Journal<D: Disk> {
     failed: Option<JournalError>,
 }
 
+/// Numbers of a journal's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// The first.
+    pub first: u64,
+    /// The last, one that is reserved included.
+    pub last: u64,
+    /// The first in which anything may still be written.
+    pub written: Option<u64>,
+}
+
 /// A file of the journal.
 #[derive(Debug)]
 struct Segment {
@@ -148,12 +160,31 @@ impl<D: Disk> Journal<D> {
         options: JournalOptions,
         each: &mut dyn FnMut(Record<'_>),
     ) -> Result<(Journal<D>, Summary), JournalError> {
+        let opened = Journal::open_while(disk, options, &mut scan::on(each))?;
+        Ok(opened.expect("nobody said that no more is wanted"))
+    }
+
+    /// The same, for as long as more is wanted; `None` if no more was: nothing was changed then.
+    ///
+    /// # Errors
+    /// As [`open`](Journal::open).
+    ///
+    /// # Panics
+    /// If the options make no sense.
+    pub fn open_while(
+        disk: D,
+        options: JournalOptions,
+        each: &mut dyn FnMut(Record<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<(Journal<D>, Summary)>, JournalError> {
         assert!((1..=MAX_WRITERS).contains(&options.writers), "a journal has 1 to {MAX_WRITERS} writers");
         assert!(
             options.segment_bytes >= MIN_SEGMENT_BYTES,
             "a segment has {MIN_SEGMENT_BYTES} bytes at least"
         );
         let scan = scan::scan(&disk, each)?;
+        if scan.stopped {
+            return Ok(None);
+        }
         let found = scan.summary.positions.len() as u16;
         if found > options.writers {
             return Err(JournalError::Writers { found, expected: options.writers });
@@ -195,7 +226,7 @@ impl<D: Disk> Journal<D> {
             released: vec![0; options.writers.into()],
             failed: None,
         };
-        Ok((journal, summary))
+        Ok(Some((journal, summary)))
     }
 
     /// From now on files of released segments are kept to be written anew, so many of them at most. They are given back where
@@ -231,8 +262,8 @@ impl<D: Disk> Journal<D> {
     /// several syncs.
     ///
     /// # Errors
-    /// [`Full`](JournalError::Full): what was appended stays appended, and [`synced`](Journal::synced) tells how much of it is
-    /// durable by now. [`Failed`](JournalError::Failed).
+    /// [`Full`](JournalError::Full) and [`NoDescriptor`](JournalError::NoDescriptor): what was appended stays appended, and
+    /// [`synced`](Journal::synced) tells how much of it is durable by now. [`Failed`](JournalError::Failed).
     pub fn sync(&mut self) -> Result<&[u64], JournalError> {
         self.check()?;
         let written = self.write_batches();
@@ -243,8 +274,8 @@ impl<D: Disk> Journal<D> {
     /// written.
     ///
     /// # Errors
-    /// [`Full`](JournalError::Full): nothing is harmed, and [`room_bytes`](Journal::room_bytes) are left.
-    /// [`Failed`](JournalError::Failed).
+    /// [`Full`](JournalError::Full) and [`NoDescriptor`](JournalError::NoDescriptor): nothing is harmed, and
+    /// [`room_bytes`](Journal::room_bytes) are left. [`Failed`](JournalError::Failed).
     pub fn reserve(&mut self) -> Result<(), JournalError> {
         self.check()?;
         if self.spare.is_some() {
@@ -258,7 +289,7 @@ impl<D: Disk> Journal<D> {
     /// short as what waits. Whether there is one.
     ///
     /// # Errors
-    /// [`Failed`](JournalError::Failed).
+    /// [`NoDescriptor`](JournalError::NoDescriptor); [`Failed`](JournalError::Failed).
     pub fn take_ballast(&mut self) -> Result<bool, JournalError> {
         self.check()?;
         if self.spare.is_some() {
@@ -285,7 +316,8 @@ impl<D: Disk> Journal<D> {
     /// Has so much ballast held on the journal's disk. Where there is no room for it, what was [reclaimed](Journal::reclaim) gives way.
     ///
     /// # Errors
-    /// [`Full`](JournalError::Full): what was held is held, and nothing is reclaimed. [`Failed`](JournalError::Failed).
+    /// [`Full`](JournalError::Full): what was held is held, and nothing is reclaimed.
+    /// [`NoDescriptor`](JournalError::NoDescriptor); [`Failed`](JournalError::Failed).
     pub fn hold_ballast(&mut self, kind: Ballast, len: u64) -> Result<(), JournalError> {
         self.check()?;
         let held = self.hold_and_give_way(kind, len);
@@ -304,14 +336,13 @@ impl<D: Disk> Journal<D> {
     /// Bytes of its disk that are held as ballast.
     ///
     /// # Errors
-    /// [`Failed`](JournalError::Failed).
+    /// [`NoDescriptor`](JournalError::NoDescriptor); [`Failed`](JournalError::Failed).
     pub fn held_ballast(&mut self) -> Result<u64, JournalError> {
         self.check()?;
-        let held = ballast::held(&self.disk).map_err(failed("the ballast", "measure"));
-        if let Err(error) = &held {
-            self.failed = Some(error.clone());
-        }
-        held
+        let mut held = 0;
+        let measured = ballast::held(&self.disk).map(|bytes| held = bytes);
+        self.note_failure(measured.map_err(failed("the ballast", "measure")))?;
+        Ok(held)
     }
 
     /// Length of a segment.
@@ -367,18 +398,38 @@ impl<D: Disk> Journal<D> {
     fn put_away(&mut self, segment: &Segment) -> Result<(), JournalError> {
         let (name, reclaimed) = (segment.name(), reclaimed_name(segment.number));
         let wanted = segment.whole && self.reclaimed.len() < self.most_reclaimed;
-        if wanted && self.disk.reclaim(&name, &reclaimed).map_err(failed(&name, "reclaim"))? {
-            self.disk.sync_names().map_err(failed(DIRECTORY, "sync"))?;
-            self.reclaimed.push_back(segment.number);
-            return Ok(());
+        let reclaim = if wanted { self.disk.reclaim(&name, &reclaimed) } else { Ok(false) };
+        match reclaim {
+            Ok(true) => {
+                self.disk.sync_names().map_err(failed(DIRECTORY, "sync"))?;
+                self.reclaimed.push_back(segment.number);
+                return Ok(());
+            }
+            // It is removed, which takes no descriptor; and what somebody has removed already needs no more.
+            Err(error) if !lacks_descriptor(&error) && error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed(&name, "reclaim")(error));
+            }
+            Ok(false) | Err(_) => {}
         }
-        self.disk.remove(&name).map_err(failed(&name, "remove"))?;
-        self.disk.sync_names().map_err(failed(DIRECTORY, "sync"))
+        match self.disk.remove(&name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&name, "remove")(error)),
+            _ => self.disk.sync_names().map_err(failed(DIRECTORY, "sync")),
+        }
     }
 
     /// Which journal it is.
     pub fn number(&self) -> u64 {
         self.journal
+    }
+
+    /// Numbers of its first and its last file, one that is reserved included; and of the first in which anything may still be written,
+    /// if there is one. `None`: it has no file.
+    pub fn files(&self) -> Option<Files> {
+        let last = self.segments.back().map(|last| last.number);
+        let spare = self.spare.as_ref().map(|_| last.unwrap_or(0) + 1);
+        let current = last.filter(|_| self.current.is_some());
+        let first = self.segments.front().map(|first| first.number).or(spare)?;
+        Some(Files { first, last: spare.or(last)?, written: current.or(spare) })
     }
 
     /// How many files it has.
@@ -487,7 +538,11 @@ impl<D: Disk> Journal<D> {
         if len == self.segment_bytes
             && let Some(number) = self.reclaimed.pop_front()
         {
-            return self.renew(number, &name);
+            let renewed = self.renew(number, &name);
+            if matches!(renewed, Err(JournalError::NoDescriptor { .. })) {
+                self.reclaimed.push_front(number);
+            }
+            return renewed;
         }
         let file = self.disk.create(&name, len).map_err(|error| full_or(error, len, &name, "create"))?;
         Ok(Current { file, len, reused: false })
@@ -529,7 +584,11 @@ impl<D: Disk> Journal<D> {
         }
         let mut file = match self.current.take() {
             Some(current) => current.file,
-            None => self.disk.open(&name).map_err(failed(&name, "open"))?,
+            None => match self.disk.open(&name) {
+                // It keeps the room until nobody needs it: the next segment is there already, and must not be begun twice.
+                Err(error) if lacks_descriptor(&error) => return Ok(()),
+                file => file.map_err(failed(&name, "open"))?,
+            },
         };
         file.set_len(self.end).map_err(failed(&name, "cut"))
     }

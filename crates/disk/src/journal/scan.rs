@@ -114,7 +114,7 @@ pub(super) struct Scan {
     /// The last segment's file was another one's before.
     reused: bool,
     /// No more was wanted.
-    stopped: bool,
+    pub stopped: bool,
 }
 
 /// Reads a journal and hands out its records, in the order of their groups. Changes nothing, so it may be used on one that a
@@ -124,7 +124,7 @@ pub(super) struct Scan {
 /// [`Damaged`](JournalError::Damaged), [`Unreadable`](JournalError::Unreadable), [`Format`](JournalError::Format). Records that
 /// come before the damage may have been handed out.
 pub fn read<D: Disk>(disk: &D, each: &mut dyn FnMut(Record<'_>)) -> Result<Summary, JournalError> {
-    scan(disk, each).map(|scan| Summary { journal: scan.journal, ..scan.summary })
+    scan(disk, &mut on(each)).map(|scan| Summary { journal: scan.journal, ..scan.summary })
 }
 
 /// The same, from a segment on: as if the files before it had been removed.
@@ -171,7 +171,7 @@ pub fn read_while<D: Disk>(
 }
 
 /// To the end.
-fn on(each: &mut dyn FnMut(Record<'_>)) -> impl FnMut(Record<'_>) -> ControlFlow<()> {
+pub(super) fn on(each: &mut dyn FnMut(Record<'_>)) -> impl FnMut(Record<'_>) -> ControlFlow<()> {
     |record| {
         each(record);
         ControlFlow::Continue(())
@@ -189,8 +189,11 @@ pub fn segments(disk: &impl Disk) -> Result<Vec<u64>, JournalError> {
     Ok(numbers)
 }
 
-pub(super) fn scan<D: Disk>(disk: &D, each: &mut dyn FnMut(Record<'_>)) -> Result<Scan, JournalError> {
-    scan_from(disk, 0, &mut on(each))
+pub(super) fn scan<D: Disk>(
+    disk: &D,
+    each: &mut dyn FnMut(Record<'_>) -> ControlFlow<()>,
+) -> Result<Scan, JournalError> {
+    scan_from(disk, 0, each)
 }
 
 fn scan_from<D: Disk>(

@@ -589,3 +589,79 @@ fn a_file_that_was_cut_is_called_cut() {
         assert_eq!(found(&disk).0.unwrap().truncated, Some(len), "cut at {len}");
     }
 }
+
+/// Once a node had no descriptor left, the journal's next file was the end of the node. Whatever opens a file may fail so, and is tried again:
+/// at each of the calls that can, once and several times in a row.
+#[test]
+fn a_process_without_descriptors_harms_nothing_and_goes_on_once_it_has_some() {
+    const ROUNDS: u8 = 9;
+    let work = |disk: &SimulatedDisk| -> u64 {
+        let (mut failures, mut tries) = (0, 0);
+        let mut again = |result: Result<(), JournalError>| match result {
+            Ok(()) => true,
+            Err(JournalError::NoDescriptor { .. }) => {
+                failures += 1;
+                tries += 1;
+                assert!(tries < 1000, "it goes on");
+                false
+            }
+            Err(error) => panic!("{error}"),
+        };
+        // A start opens many files, and fails in words if it cannot.
+        let mut journal = loop {
+            match open_with(disk, options(2)) {
+                Ok((journal, ..)) => break journal,
+                Err(error) => assert!(error.to_string().contains("os error 24"), "{error}"),
+            }
+        };
+        journal.reclaim(2);
+        for byte in 1..=ROUNDS {
+            while !again(journal.hold_ballast(Ballast::Checkpoint, u64::from(byte) * 1000)) {}
+            while !again(journal.hold_ballast(Ballast::Segment, MIN_SEGMENT_BYTES)) {}
+            while !again(journal.held_ballast().map(drop)) {}
+            let reserved = if byte % 3 == 0 { journal.take_ballast().map(drop) } else { journal.reserve() };
+            again(reserved);
+            journal.append(0, &[byte; 100]).unwrap();
+            journal.append(1, &vec![byte; if byte == 5 { 9000 } else { 3000 }]).unwrap();
+            while !again(journal.sync().map(drop)) {}
+            let synced = journal.synced().to_vec();
+            if byte > 4 {
+                while !again(journal.release(0, synced[0] - 300)) {}
+                while !again(journal.release(1, synced[1] - 9000)) {}
+            }
+        }
+        let files = journal.files().unwrap();
+        let names = (0..10).find_map(|_| disk.names().ok()).unwrap();
+        for number in files.first..=files.last {
+            assert!(names.contains(&segment_name(number)), "{files:?} {names:?}");
+        }
+        journal.close().unwrap();
+        failures
+    };
+    // Of an earlier life, whose last segment is cut by this one.
+    let disk_with_one = || {
+        let disk = SimulatedDisk::new(1);
+        let (mut journal, ..) = open(&disk);
+        journal.append(0, &[0; 100]).unwrap();
+        journal.sync().unwrap();
+        disk
+    };
+    let calm = disk_with_one();
+    assert_eq!(work(&calm), 0);
+    let expected = open(&calm).0.synced().to_vec();
+    let mut failed = 0;
+    for at in 0..150 {
+        for in_a_row in [1, 3] {
+            let disk = disk_with_one();
+            (0..in_a_row).for_each(|more| disk.inject(Fault::NoDescriptor, at + more));
+            failed += work(&disk);
+            disk.heal();
+            disk.crash();
+            let (journal, _, records) = open(&disk);
+            assert_eq!(journal.synced(), expected, "at {at}");
+            let last = records.iter().rev().find(|(writer, ..)| *writer == 1).unwrap();
+            assert_eq!(last.2, [ROUNDS; 3000], "at {at}");
+        }
+    }
+    assert!(failed > 100, "{failed} calls failed");
+}

@@ -20,6 +20,8 @@ pub enum Fault {
     LieAboutSync,
     /// A call that creates, opens, renames or removes a file fails (EIO) and has no effect.
     FailNames,
+    /// A call that opens something (a file, a new one, the list of names) fails for want of a descriptor (EMFILE), and has no effect.
+    NoDescriptor,
     /// A sync of the names fails (EIO); what becomes of the names is as with [`FailSync`](Fault::FailSync).
     FailSyncNames,
 }

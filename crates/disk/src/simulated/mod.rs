@@ -181,8 +181,9 @@ impl Disk for SimulatedDisk {
     type File = SimulatedFile;
 
     fn names(&self) -> io::Result<Vec<String>> {
-        let state = self.state();
+        let mut state = self.state();
         state.begin_read()?;
+        state.open_something()?;
         Ok(state.names.all())
     }
 
@@ -190,6 +191,7 @@ impl Disk for SimulatedDisk {
         let mut state = self.state();
         let change = state.begin_change()?;
         state.befall(Fault::FailNames)?;
+        state.open_something()?;
         if state.names.get(name).is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -206,6 +208,7 @@ impl Disk for SimulatedDisk {
         let mut state = self.state();
         state.begin_read()?;
         state.befall(Fault::FailNames)?;
+        state.open_something()?;
         let file = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(self.open_file(&state, file))
     }
@@ -219,6 +222,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn reclaim(&self, from: &str, to: &str) -> io::Result<bool> {
+        self.state().open_something()?;
         self.rename(from, to).map(|()| true)
     }
 
@@ -374,6 +378,10 @@ impl State {
         if self.faults.befalls(fault) { Err(io_error()) } else { Ok(()) }
     }
 
+    fn open_something(&mut self) -> io::Result<()> {
+        if self.faults.befalls(Fault::NoDescriptor) { Err(no_descriptor()) } else { Ok(()) }
+    }
+
     fn contents(&mut self, file: u64) -> &mut Contents {
         self.files.get_mut(&file).expect("an open or named file is not forgotten")
     }
@@ -408,6 +416,11 @@ fn io_error() -> io::Error {
 /// ENOSPC, as a system reports it.
 fn full() -> io::Error {
     io::Error::from_raw_os_error(28)
+}
+
+/// EMFILE, as a system reports it.
+fn no_descriptor() -> io::Error {
+    io::Error::from_raw_os_error(24)
 }
 
 fn power_failed() -> io::Error {

@@ -256,6 +256,10 @@ macro_rules! meerkat {
             fn words(to_controller: bool, head: &[u8]) -> String {
                 words(to_controller, head)
             }
+
+            fn wrote(record: &bytes::Bytes) -> bool {
+                journal::Record::decode(record).is_ok()
+            }
         }
     };
 }

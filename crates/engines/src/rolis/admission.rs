@@ -76,6 +76,11 @@ impl Admission {
         before.is_none_or(|before| before.contact != order.contact || before.replaces != order.replaces)
     }
 
+    /// Nobody wants `node` to vote any more. A change that is under way goes on.
+    pub fn withdraw(&mut self, node: NodeId) {
+        self.orders.remove(&node);
+    }
+
     /// What this newcomer's readiness leads to, if it was ordered.
     pub fn ordered(&self, now: Nanos, newcomer: Voter) -> Option<MembersChange> {
         let lasts = |order: &&Order| now.saturating_sub(order.asked_at) < ORDER_LASTS;

@@ -108,7 +108,10 @@ mod worker;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use highwater_consensus::Change;
 use highwater_core::hooks::Site;
+use highwater_core::log::EntryHeader;
 #[cfg(feature = "planted")]
 use highwater_core::planted::Bug;
 use highwater_core::{Clock, Library, Registry, StreamId};
@@ -169,6 +172,13 @@ impl Engine for Rolis {
             Head::decode(head).map(|head| format!("{head:?}")).ok()
         };
         known.unwrap_or_else(|| "garbage".into())
+    }
+
+    fn wrote(record: &Bytes) -> bool {
+        match Change::decode(record) {
+            Ok(Change::Appended(entry)) => EntryHeader::open(&entry, true).is_ok(),
+            change => change.is_ok(),
+        }
     }
 }
 

@@ -27,6 +27,11 @@ pub enum MemberChange {
         /// Where that one is found, in the host's words.
         contact: Bytes,
     },
+    /// Nobody wants this node any more, which was ordered and is no member yet.
+    Withdraw {
+        /// Who.
+        node: NodeId,
+    },
 }
 
 /// What becomes of a [`MemberChange`]. Whoever wants it asks until it is done or refused: an order that nobody asks for any more

@@ -192,6 +192,9 @@ pub enum MemberRequest {
     Add {
         /// Who, and where.
         node: NodeConfig,
+        /// There it is, whatever the node says of itself: something stands in between.
+        #[serde(default)]
+        as_given: bool,
     },
     /// This node votes no more, and its id is never used again.
     Remove {
@@ -204,18 +207,30 @@ pub enum MemberRequest {
         id: u8,
         /// Who comes, and where.
         node: NodeConfig,
+        /// See [`Add`](MemberRequest::Add).
+        #[serde(default)]
+        as_given: bool,
     },
 }
 
 impl MemberRequest {
+    /// A node that is to become a member; and whether what it says of itself does not matter.
+    pub fn newcomer(&self) -> Option<(&NodeConfig, bool)> {
+        match self {
+            MemberRequest::Add { node, as_given } => Some((node, *as_given)),
+            MemberRequest::Replace { id, node, as_given } if node.id != *id => Some((node, *as_given)),
+            MemberRequest::Remove { .. } | MemberRequest::Replace { .. } => None,
+        }
+    }
+
     /// For the engine, which takes addresses for opaque.
     pub fn of_engine(&self) -> MemberChange {
         match self {
-            MemberRequest::Add { node } => {
+            MemberRequest::Add { node, .. } => {
                 MemberChange::Add { node: NodeId(node.id), contact: contact(node, false) }
             }
             MemberRequest::Remove { id } => MemberChange::Remove { node: NodeId(*id) },
-            MemberRequest::Replace { id, node } => MemberChange::Replace {
+            MemberRequest::Replace { id, node, .. } => MemberChange::Replace {
                 node: NodeId(*id),
                 by: NodeId(node.id),
                 contact: contact(node, false),
@@ -405,6 +420,9 @@ pub struct DiskReport {
     pub ballast: u64,
     /// Bytes that should be.
     pub ballast_wanted: u64,
+    /// What is wrong with the files besides want of room: they are not where a later start finds them, or cannot be opened.
+    #[serde(default)]
+    pub trouble: Option<String>,
 }
 
 /// A measure of a replica's progress.

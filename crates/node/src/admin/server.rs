@@ -18,8 +18,6 @@ use crate::transport::socket::tune_client;
 
 /// Longest request. The longest legal one lists ranges of acknowledged audit rows; longer lists go in several requests.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
-/// Open connections, at most. Beyond, the one that was silent longest makes room.
-pub const MAX_CONNECTIONS: usize = 256;
 /// Bytes taken from one connection at one time.
 const READ_BYTES: usize = 64 << 10;
 /// Who takes nothing of an answer for as long is gone.
@@ -39,6 +37,8 @@ pub struct Server {
     /// If the port speaks TLS.
     keys: Option<Arc<Keys>>,
     connections: BTreeMap<u64, Connection>,
+    /// So many at most. Beyond, the one that was silent longest makes room.
+    most: usize,
     /// Key of the listener in the poller; connections follow.
     key_base: u64,
     next_key: u64,
@@ -64,16 +64,18 @@ struct Connection {
 }
 
 impl Server {
-    /// Serves whoever connects to `listener` and keeps to `guard`, over TLS if there are keys. Poller keys from `key_base` on are this module's.
+    /// Serves whoever connects to `listener` and keeps to `guard`, over TLS if there are keys: `most` at a time. Poller keys from
+    /// `key_base` on are this module's.
     pub fn new(
         listener: TcpListener,
         (guard, keys): (Arc<Guard>, Option<Arc<Keys>>),
+        most: usize,
         poller: &Poller,
         key_base: u64,
     ) -> io::Result<Server> {
         let acceptor = Acceptor::new(listener, key_base, "operators", poller)?;
         let (connections, next_key) = (BTreeMap::new(), key_base + 1);
-        Ok(Server { acceptor, guard, keys, connections, key_base, next_key, looks_at: None })
+        Ok(Server { acceptor, guard, keys, connections, most, key_base, next_key, looks_at: None })
     }
 
     /// When to give the next turn at the latest.
@@ -177,7 +179,7 @@ impl Server {
 
     fn accept(&mut self, now: Nanos, poller: &Poller) {
         while let Some((stream, _)) = self.acceptor.next(now, poller) {
-            if self.connections.len() >= MAX_CONNECTIONS && !self.make_room() {
+            if self.connections.len() >= self.most && !self.make_room() {
                 continue;
             }
             let key = self.next_key;

@@ -33,7 +33,7 @@ struct End {
 }
 
 impl Starting {
-    /// Answers whoever connects.
+    /// Answers whoever connects, `most` at a time.
     ///
     /// # Errors
     /// The system's.
@@ -41,16 +41,18 @@ impl Starting {
         listener: TcpListener,
         (guard, keys): (Arc<Guard>, Option<Arc<Keys>>),
         progress: Arc<StartProgress>,
+        most: usize,
     ) -> io::Result<Starting> {
         let end = Arc::new(End { ended: AtomicBool::new(false), waker: Waker::new()? });
         let poller = Poller::new()?;
         poller.add(&end.waker, KEY_WAKER, Interest::EDGE)?;
-        let server = Server::new(listener.try_clone()?, (guard, keys), &poller, KEY_SERVER)?;
+        let server = Server::new(listener.try_clone()?, (guard, keys), most, &poller, KEY_SERVER)?;
         let ends = end.clone();
         let thread = std::thread::Builder::new()
             .name("starting".into())
             // Without it the node starts all the same.
-            .spawn(move || drop(run(poller, server, &ends, &progress)))?;
+            .spawn(move || drop(run(poller, server, &ends, &progress)))
+            .map_err(|error| io::Error::new(error.kind(), format!("cannot start a thread: {error}")))?;
         Ok(Starting { listener, end, thread: Some(thread) })
     }
 
@@ -118,7 +120,7 @@ mod tests {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let progress = Arc::new(StartProgress::default());
-        let starting = Starting::answer(listener, (Arc::new(Guard::open()), None), progress.clone()).unwrap();
+        let starting = Starting::answer(listener, (Arc::new(Guard::open()), None), progress.clone(), 9).unwrap();
         let mut client = BufReader::new(TcpStream::connect(address).unwrap());
         let mut ask = || {
             client.get_mut().write_all(b"{\"do\":\"status\"}\n").unwrap();

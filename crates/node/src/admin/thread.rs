@@ -42,17 +42,18 @@ pub struct AdminThread {
 }
 
 impl AdminThread {
-    /// Ready to run.
+    /// Ready to run, with `most` connections at a time.
     pub fn new(
         shared: Arc<Shared>,
         listener: TcpListener,
         guard: Arc<Guard>,
         keys: Option<Arc<Keys>>,
+        most: usize,
     ) -> io::Result<AdminThread> {
         let poller = Poller::new()?;
         poller.add(&shared.admin.waker, KEY_WAKER, Interest::EDGE)?;
         Ok(AdminThread {
-            server: Server::new(listener, (guard.clone(), keys), &poller, KEY_SERVER)?,
+            server: Server::new(listener, (guard.clone(), keys), most, &poller, KEY_SERVER)?,
             pulses: Pulses::new(shared.workers.len()),
             errands: BTreeMap::new(),
             guard,

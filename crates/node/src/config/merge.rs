@@ -1,5 +1,6 @@
 //! Layers of configuration, merged key by key.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -25,7 +26,7 @@ impl Layers<'_> {
     pub fn merge<C: DeserializeOwned>(
         &self,
         defaults: &str,
-        variables: impl IntoIterator<Item = (String, String)>,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<C, ConfigError> {
         let mut merged: Table = defaults.parse().expect("the defaults are TOML");
         let known = key_paths(&merged);
@@ -39,10 +40,14 @@ impl Layers<'_> {
             })?;
         }
         for (variable, text) in variables {
+            let Some(variable) = variable.to_str() else { continue };
             let Some(path) = variable.strip_prefix(PREFIX).and_then(|name| path_of(name, &known)) else {
                 // Not an error: Kubernetes sets HIGHWATER_PORT and the like when a service has this name.
                 continue;
             };
+            let text = text.into_string().map_err(|text| {
+                ConfigError(format!("{variable} is no UTF-8: {}; write its value in UTF-8", text.display()))
+            })?;
             set(&mut merged, path, &text).map_err(|error| ConfigError(format!("{variable}: {error}")))?;
         }
         for (path, text) in self.overrides {

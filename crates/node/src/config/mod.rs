@@ -15,6 +15,7 @@ mod tests;
 mod tls;
 mod validate;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -127,6 +128,8 @@ pub struct StorageConfig {
     pub checkpoint_threads: usize,
     /// With `async`: how many milliseconds the disk may be behind what is accepted.
     pub async_window_ms: u64,
+    /// With `memory`: start although the folder holds data, which is not read.
+    pub ignore_data: bool,
 }
 
 /// When silence counts as death.
@@ -374,11 +377,11 @@ impl Config {
         include_str!("default.toml")
     }
 
-    /// Puts `overrides` (from flags: key path and value) over `variables` (the environment) over `file` over the
+    /// Puts `overrides` (from flags: key path and value) over `variables` (the environment, whatever is in it) over `file` over the
     /// defaults, and validates the result.
     pub fn load(
         file: Option<&Path>,
-        variables: impl IntoIterator<Item = (String, String)>,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
         overrides: &[(String, String)],
     ) -> Result<Config, ConfigError> {
         let text = match file {

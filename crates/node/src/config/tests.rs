@@ -9,7 +9,23 @@ fn load(file: &str, variables: &[(&str, &str)], overrides: &[(&str, &str)]) -> R
     let owned = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
         pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
     };
-    Config::load(Some(&path), owned(variables), &owned(overrides)).map_err(|error| error.to_string())
+    let variables = owned(variables).into_iter().map(|(name, value)| (name.into(), value.into()));
+    Config::load(Some(&path), variables, &owned(overrides)).map_err(|error| error.to_string())
+}
+
+/// One that was no text, of whatever name, ended every command with a panic.
+#[test]
+fn variables_that_are_no_text_are_nobodys_and_a_value_of_ours_is_refused_in_words() {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+    let odd = || OsString::from_vec(b"caf\xe9".to_vec());
+    let load = |pairs: Vec<(OsString, OsString)>| Config::load(None, pairs, &[]).map_err(|error| error.to_string());
+    load(vec![(odd(), odd()), ("PS1".into(), odd()), ("HIGHWATER_PORT".into(), odd())]).unwrap();
+    let mut ours = b"HIGHWATER_CLUSTER_ID".to_vec();
+    ours.push(0xe9);
+    load(vec![(OsString::from_vec(ours), odd())]).unwrap();
+    let why = load(vec![("HIGHWATER_CLUSTER_ID".into(), odd())]).unwrap_err();
+    assert!(why.contains("HIGHWATER_CLUSTER_ID") && why.contains("UTF-8"), "{why}");
 }
 
 #[test]

@@ -136,7 +136,8 @@ pub fn resident_bytes() -> u64 {
 /// How the disk is.
 pub fn disk(queues: &JournalQueues) -> DiskReport {
     let (ballast, ballast_wanted) = queues.ballast();
-    DiskReport { low: queues.is_low(), full: queues.is_full(), ballast, ballast_wanted }
+    let trouble = queues.troubles.words();
+    DiskReport { low: queues.is_low(), full: queues.is_full(), ballast, ballast_wanted, trouble }
 }
 
 /// What the node may use, and uses.

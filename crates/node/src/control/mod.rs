@@ -9,6 +9,7 @@ pub(crate) mod checkpoints;
 pub(crate) mod inspect;
 mod leaving;
 mod loads;
+mod newcomers;
 mod serve;
 
 use std::collections::BTreeMap;
@@ -23,12 +24,13 @@ use highwater_engines::{CheckpointNews, ControlOutbox, Controller, Frame, Nanos,
 
 use crate::admin::protocol::{AdminRequest, AdminResponse};
 use crate::clock::monotonic;
-use crate::config::Forward;
+use crate::config::contact::{contact, contradiction};
+use crate::config::{Forward, NodeConfig};
 use crate::held::HeldBytes;
 use crate::poll::{Event, Interest, Poller};
 use crate::shared::{ControlLetter, Shared, Summary, WorkerLetter};
 use crate::tls::PeerLock;
-use crate::transport::accounts::{Accounts, Order};
+use crate::transport::accounts::{Accounts, Order, introduction};
 use crate::transport::directory::Directory;
 use crate::transport::handshake::Identity;
 use crate::transport::incoming::{Called, Incoming, Living};
@@ -40,6 +42,7 @@ use crate::transport::{Channel, Established};
 use checkpoints::Checkpoints;
 use leaving::Leaving;
 use loads::Loads;
+use newcomers::Newcomers;
 
 /// Kinds of poller keys, as [`worker`](crate::worker) has them.
 const KEY_WAKER: u64 = 0;
@@ -73,6 +76,10 @@ pub struct Setup {
     pub directory: Arc<Directory>,
     /// Where the others call.
     pub peer_listener: TcpListener,
+    /// What this node's own config says of it.
+    pub own: NodeConfig,
+    /// How many may call at a time who have not said who they are.
+    pub callers: usize,
     /// Whether TLS is spoken with them.
     pub lock: PeerLock,
     /// Readable when the process is asked to end.
@@ -104,6 +111,11 @@ pub struct ControlThread {
     links: Peers,
     outgoing: Outgoing,
     accounts: Accounts,
+    newcomers: Newcomers,
+    /// What was said of that last.
+    misplaced: Option<String>,
+    /// What this node's own config says of it.
+    own: NodeConfig,
     directory: Arc<Directory>,
     /// No connection leaves this thread whose other side has not shown a certificate.
     certified_only: bool,
@@ -136,18 +148,24 @@ impl ControlThread {
         let mut outgoing =
             Outgoing::new(setup.identity.clone(), setup.lock.clone(), setup.directory.clone(), KEY_OUTGOING);
         outgoing.set_forwards(setup.forward == Forward::On);
+        let mut accounts = Accounts::new(setup.looks_every);
+        accounts.introduce(contact(&setup.own, false));
         Ok(ControlThread {
             links: Peers::new(setup.links, KEY_LINK),
             incoming: Incoming::new(
                 setup.identity,
                 setup.lock.clone(),
                 setup.peer_listener,
+                setup.callers,
                 &poller,
                 KEY_INCOMING,
             )?,
             outgoing,
             certified_only: setup.lock.is_required(),
-            accounts: Accounts::new(setup.looks_every),
+            accounts,
+            newcomers: Newcomers::default(),
+            misplaced: None,
+            own: setup.own,
             directory: setup.directory,
             living: Living::default(),
             reads: BTreeMap::new(),
@@ -288,6 +306,11 @@ impl ControlThread {
             self.directory.set(NodeId(node.id), node.peer);
             self.outgoing.add(now, NodeId(node.id), self.living.knows(NodeId(node.id)));
         }
+        let misplaced = self.why_misplaced();
+        if let Some(why) = misplaced.as_ref().filter(|_| misplaced != self.misplaced) {
+            tracing::warn!("{why}");
+        }
+        self.misplaced = misplaced;
         let removed = self.shared.roster.removed();
         for peer in &removed {
             if !self.outgoing.remove(*peer) {
@@ -296,6 +319,14 @@ impl ControlThread {
             self.hang_up(now, *peer);
         }
         self.incoming.set_removed(removed);
+    }
+
+    /// Whether the cluster decided that this node is found where it is not.
+    fn why_misplaced(&self) -> Option<String> {
+        let decided = self.shared.roster.node(self.shared.node)?;
+        let why = contradiction(&decided, &self.own)?;
+        let id = self.own.id;
+        Some(format!("{why}: clients and nodes are told the former; `highwater member replace {id}` moves it"))
     }
 
     /// Says in handshakes which level is in use, and ends what there is with nodes that do not read it: they were welcomed before.
@@ -375,15 +406,22 @@ impl ControlThread {
             KEY_LINK => {
                 let (controller, node) = (&mut *self.controller, (event.key & !KIND_MASK) as usize);
                 let (living, accounts) = (&mut self.living, &mut self.accounts);
-                let mut orders = Vec::new();
+                let (mut orders, mut introduced) = (Vec::new(), Vec::new());
                 let taken = self.links.event(node, event, &self.poller, |arrival| {
                     living.heard(now, arrival.from);
                     match arrival.to {
-                        Channel::Accounts => accounts.heard(arrival.from, &arrival.frame.head, &mut orders),
+                        Channel::Accounts => {
+                            accounts.heard(arrival.from, &arrival.frame.head, &mut orders);
+                            introduced.extend(introduction(&arrival.frame.head).map(|said| (arrival.from, said)));
+                        }
                         _ => controller.deliver(now, arrival.from, arrival.frame.head),
                     }
                     Ok(())
                 });
+                for (peer, said) in introduced {
+                    let (roster, controller) = (&self.shared.roster, &mut *self.controller);
+                    self.newcomers.introduced(now, peer, &said, roster, controller);
+                }
                 self.carry_out(now, orders);
                 if let Err(lost) = taken {
                     self.link_lost(now, lost);
@@ -442,12 +480,20 @@ impl ControlThread {
             }
             return;
         }
+        let misplaced = self.why_misplaced();
         let context = serve::Context {
             now,
             shared: &self.shared,
             controller: &mut *self.controller,
             loads: &mut self.loads,
-            refusals: self.incoming.refusals(now).chain(self.outgoing.refusals()).collect(),
+            refusals: self
+                .incoming
+                .refusals(now)
+                .chain(self.outgoing.refusals())
+                .chain(self.directory.why_unreachable())
+                .chain(misplaced)
+                .collect(),
+            newcomers: &mut self.newcomers,
         };
         if let Some(response) = context.serve(connection, request) {
             self.shared.answer(connection, response);

@@ -9,6 +9,7 @@ use highwater_workloads::Workload;
 
 use super::inspect;
 use super::loads::{Errand, Loads};
+use super::newcomers::Newcomers;
 use crate::admin::protocol::{
     AdminRequest, AdminResponse, MemberRequest, MemberState, StatusReport, WorkloadSpec,
 };
@@ -31,6 +32,8 @@ pub struct Context<'a> {
     pub loads: &'a mut Loads,
     /// Nodes that this one cannot work with, and why.
     pub refusals: Vec<String>,
+    /// Where other nodes say that they are found.
+    pub newcomers: &'a mut Newcomers,
 }
 
 impl Context<'_> {
@@ -104,7 +107,10 @@ impl Context<'_> {
         };
         match answer {
             MemberAnswer::Done => member(MemberState::Done, String::new(), None),
-            MemberAnswer::Waits(what) => member(MemberState::Waits, what, None),
+            MemberAnswer::Waits(what) => match self.newcomers.refuse(change, self.now, self.controller) {
+                Some(why) => member(MemberState::Refused, why, None),
+                None => member(MemberState::Waits, what, None),
+            },
             MemberAnswer::Refused(why) => member(MemberState::Refused, why, None),
             MemberAnswer::Ask(leader) => {
                 member(MemberState::Elsewhere, String::new(), leader.map(|node| node.0))
@@ -113,8 +119,11 @@ impl Context<'_> {
     }
 
     fn status(&self) -> StatusReport {
-        let status = self.controller.status(self.now);
+        let mut status = self.controller.status(self.now);
         let shared = self.shared;
+        // The engine knows that its streams stand still, and not why.
+        let stands = shared.journal().filter(|journal| journal.is_full() || journal.is_lost());
+        status.trouble = stands.and_then(|journal| journal.troubles.words()).or(status.trouble);
         StatusReport {
             engine: shared.engine.name().into(),
             cpu_ns: process_cpu(),

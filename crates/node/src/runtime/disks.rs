@@ -13,7 +13,7 @@ use crate::config::{Config, Durability};
 use crate::control::checkpoints::Checkpoints;
 use crate::error::NodeError;
 use crate::shared::Shared;
-use crate::storage::{CheckpointRules, CheckpointThread, JournalQueues, JournalThread, Storage};
+use crate::storage::{CheckpointRules, CheckpointThread, FolderWatch, JournalQueues, JournalThread, Storage};
 
 /// With [`Durability::Async`], from one sync of the journal to the next: small beside the window and to an election, long beside a sync.
 const ASYNC_PACE: Duration = Duration::from_millis(4);
@@ -22,10 +22,11 @@ const ASYNC_PACE: Duration = Duration::from_millis(4);
 pub(super) struct Disks<D: Disk> {
     pub(super) journal: JournalThread<D>,
     pub(super) checkpoint: CheckpointThread<D>,
+    pub(super) watch: FolderWatch<D>,
     pub(super) checkpoints: Checkpoints,
 }
 
-impl<D: Disk<File: Send>> Disks<D> {
+impl<D: Disk<File: Send> + Clone> Disks<D> {
     pub(super) fn new(
         config: &Config,
         incarnation: Incarnation,
@@ -67,11 +68,12 @@ impl<D: Disk<File: Send>> Disks<D> {
             threads: config.storage.checkpoint_threads,
             keep: NonZeroUsize::new(config.storage.checkpoints_kept).unwrap_or(NonZeroUsize::MIN),
         };
+        let watch = FolderWatch::new(storage.disk.clone(), queues.clone());
         let (checkpoint, desk) =
             CheckpointThread::new(storage.disk, rules, queues.clone(), storage.checkpoints);
         let every_bytes = config.storage.checkpoint_mb << 20;
         let kept = config.storage.checkpoints_kept;
         let checkpoints = Checkpoints::new(desk, queues, every_bytes, storage.replayed, kept);
-        Ok(Disks { journal, checkpoint, checkpoints })
+        Ok(Disks { journal, checkpoint, watch, checkpoints })
     }
 }

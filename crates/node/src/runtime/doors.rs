@@ -9,7 +9,6 @@ use highwater_engines::sessions::Most;
 use crate::admin::http::guard::Guard;
 use crate::clock::monotonic;
 use crate::config::{Config, ConfigError, Io};
-use crate::descriptors;
 use crate::desk::Desk;
 use crate::resp::acl::Access;
 use crate::resp::acl::change::Provided;
@@ -25,11 +24,11 @@ use crate::worker;
 
 /// What clients may do. Of the memory for buffers requests and replies get three eighths each, if they are not set to
 /// less.
-pub(super) fn rules(config: &Config, buffers: u64) -> worker::Rules {
+pub(super) fn rules(config: &Config, buffers: u64, clients: usize) -> worker::Rules {
     let limits = &config.limits;
     let share = share_of(buffers, 3, 8, config.cluster.workers.into());
     worker::Rules {
-        max: descriptors::clients_per_worker(config),
+        max: clients,
         limits: worker::Limits {
             requests: limits.request_bytes_per_worker.min(share),
             replies: limits.reply_bytes_per_worker.min(share),

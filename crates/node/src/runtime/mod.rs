@@ -2,11 +2,11 @@
 
 mod disks;
 mod doors;
+mod signals;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU64;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -15,13 +15,13 @@ use core_affinity::CoreId;
 use highwater_core::{Clock, Incarnation, Levels, Library, NodeId, Speaks};
 use highwater_disk::Disk;
 use highwater_engines::Replica;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::SIGXFSZ;
 
 use crate::admin::starting::Starting;
 use crate::admin::thread::AdminThread;
 use crate::config::{self, Benchmarks, Config, ConfigError, Durability, PeerTls, Pin, PinPolicy};
 use crate::control::{self, ControlThread};
-use crate::descriptors;
+use crate::descriptors::{self, Shares};
 use crate::error::NodeError;
 use crate::library::NodeLibrary;
 use crate::logging;
@@ -32,7 +32,7 @@ use crate::resp::Callables;
 use crate::resp::{Door, modules::compiler::Compiler};
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
-use crate::storage::{DataDirectory, StartProgress, Storage, recovery};
+use crate::storage::{DataDirectory, StartProgress, Storage, owner, recovery};
 use crate::tls::{Keys, PeerLock};
 use crate::transport::accounts::TIMEOUTS_PER_LOOK;
 use crate::transport::directory::Directory;
@@ -41,6 +41,8 @@ use crate::transport::socket;
 use crate::worker::{self, LocalRequest, WorkerThread};
 use disks::Disks;
 use doors::{door, guard, link_limits, rules, watch};
+use signals::{Asked, Pipes};
+pub use signals::Signals;
 
 /// Runs one replica until SIGTERM, SIGINT, an admin's shutdown or the end of its lifeline.
 pub fn run(config: Config) -> Result<(), NodeError> {
@@ -51,6 +53,7 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     config.check_doors()?;
     let _logging = logging::install(&config.log)?;
     descriptors::raise_limit();
+    let asked = Arc::new(Asked::take(Signals::Take).map_err(system("take signals"))?);
     let config = match config.cluster.durability {
         Durability::Memory => roster::recall(config)?,
         Durability::Async | Durability::Sync => config,
@@ -58,9 +61,12 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     let ignored = Arc::new(AtomicBool::new(false));
     // A file that reaches the process's limit is a full disk (EFBIG), and no reason to be killed.
     let handler = signal_hook::flag::register(SIGXFSZ, ignored);
-    handler.map_err(|error| NodeError::System { what: "take a signal", error })?;
+    handler.map_err(system("take a signal"))?;
     loop {
-        let (node, start) = run_once(&config, &NodeLibrary, Signals::Take)?;
+        let Some((node, start)) = run_once(&config, &NodeLibrary, &asked)? else {
+            tracing::info!("ended, as asked, before it served");
+            return Ok(());
+        };
         let shared = node.shared.clone();
         match node.wait() {
             Err(NodeError::StaleDisk) => recovery::set_aside(&config)?,
@@ -72,13 +78,27 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     }
 }
 
-/// One life: from what is on the disk, if there is one; and which start of a process on that disk it is.
-fn run_once<L: Library>(config: &Config, library: &L, signals: Signals) -> Result<(Node, u64), NodeError> {
+/// For `map_err`: the system refused that.
+fn system(what: &'static str) -> impl Fn(io::Error) -> NodeError {
+    move |error| NodeError::System { what, error }
+}
+
+/// One life: from what is on the disk, if there is one; and which start of a process on that disk it is. `None`: it was asked to end before
+/// it began, and what it began on its disk is undone.
+fn run_once<L: Library>(
+    config: &Config,
+    library: &L,
+    asked: &Arc<Asked>,
+) -> Result<Option<(Node, u64)>, NodeError> {
+    owner::check(config)?;
     let fresh = fresh_incarnation()?;
-    let progress = Arc::new(StartProgress::default());
+    let progress = Arc::new(StartProgress::until(asked.ends.clone()));
     let files = match config.cluster.durability {
         Durability::Memory => None,
-        Durability::Async | Durability::Sync => Some(recovery::open(config, fresh, progress.clone())?),
+        Durability::Async | Durability::Sync => match recovery::open(config, fresh, progress.clone()) {
+            Err(_) if asked.to_end() => return Ok(None),
+            files => Some(files?),
+        },
     };
     let starting = files.as_ref().map(|_| answer_while_starting(config, &progress)).transpose()?;
     let start = files.as_ref().map_or(0, |files| files.identity.generation);
@@ -95,18 +115,43 @@ fn run_once<L: Library>(config: &Config, library: &L, signals: Signals) -> Resul
         let replica = highwater_engines::build(engine, options.clone(), library, clock.clone());
         if config.store.reserve_mb > 0 {
             tracing::info!(mb = config.store.reserve_mb, "reserving memory");
-            replica.controller.store().reserve(config.store.reserve_mb << 20);
+            reserve(&replica, config.store.reserve_mb, asked);
         }
         replica
     };
     match files {
-        None => Ok((Node::start(config, incarnation, build(), signals)?, start)),
+        None => {
+            let without = (None::<Storage<DataDirectory>>, None);
+            Ok(Some((Node::begin(config, incarnation, build(), without, asked)?, start)))
+        }
         Some(files) => {
-            let (replica, storage) = files.recover(build)?;
+            let (path, lacks_nothing) = (files.path(), !files.forgets);
+            let recovered = files.recover(build);
+            if asked.to_end() {
+                drop(recovered);
+                if lacks_nothing {
+                    recovery::end_in_order(config, start)?;
+                }
+                tracing::info!("asked to end while it read {}", path.display());
+                return Ok(None);
+            }
+            let (replica, storage) = recovered?;
             let admin = starting.map(Starting::end).transpose();
             let admin = admin.map_err(|error| NodeError::System { what: "keep the admin port", error })?;
-            Ok((Node::begin(config, incarnation, replica, (Some(storage), admin), signals)?, start))
+            let files = (Some(storage), admin);
+            Ok(Some((Node::begin(config, incarnation, replica, files, asked)?, start)))
         }
+    }
+}
+
+/// Takes memory for the store, for as long as the node is to start.
+fn reserve(replica: &Replica, mb: u64, asked: &Asked) {
+    const AT_ONCE_MB: u64 = 256;
+    let mut left = mb;
+    while left > 0 && !asked.to_end() {
+        let more = left.min(AT_ONCE_MB);
+        replica.controller.store().reserve(more << 20);
+        left -= more;
     }
 }
 
@@ -114,7 +159,7 @@ fn run_once<L: Library>(config: &Config, library: &L, signals: Signals) -> Resul
 fn answer_while_starting(config: &Config, progress: &Arc<StartProgress>) -> Result<Starting, NodeError> {
     let listener = listen("admin", &config.this_node().admin, socket::listen)?;
     let keys = load_keys(config, config.tls.admin)?;
-    Starting::answer(listener, (guard(config, None)?, keys), progress.clone())
+    Starting::answer(listener, (guard(config, None)?, keys), progress.clone(), Shares::of(config).operators)
         .map_err(|error| NodeError::System { what: "set up the admin port", error })
 }
 
@@ -146,15 +191,6 @@ fn announce_memory(options: &highwater_engines::Options) {
         "memory budget; a transaction has at most {} KiB",
         options.max_transaction_bytes >> 10
     );
-}
-
-/// Whether the node reacts to the process's signals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signals {
-    /// SIGTERM and SIGINT end it.
-    Take,
-    /// They are the embedding program's business.
-    Leave,
 }
 
 /// A running replica.
@@ -195,7 +231,9 @@ impl Node {
     /// As [`run`]'s. With [`NodeError::StaleDisk`] a running one may end, too: opened again, it begins another life.
     pub fn open<L: Library>(config: &Config, library: &L) -> Result<Opened, NodeError> {
         config.validate()?;
-        let (node, start) = run_once(config, library, Signals::Leave)?;
+        let asked = Arc::new(Asked::take(Signals::Leave).map_err(system("create a pipe"))?);
+        let begun = run_once(config, library, &asked)?;
+        let (node, start) = begun.expect("nobody asks it to end before it has begun");
         Ok(Opened { node, config: config.clone(), start })
     }
 
@@ -210,23 +248,24 @@ impl Node {
     }
 
     /// The same with the files that the replica was recovered from ([`recovery`]).
-    pub fn start_with<D: Disk<File: Send> + Send + 'static>(
+    pub fn start_with<D: Disk<File: Send> + Clone + Send + 'static>(
         config: &Config,
         incarnation: Incarnation,
         replica: Replica,
         storage: Option<Storage<D>>,
         signals: Signals,
     ) -> Result<Node, NodeError> {
-        Node::begin(config, incarnation, replica, (storage, None), signals)
+        let asked = Asked::take(signals).map_err(system("take signals"))?;
+        Node::begin(config, incarnation, replica, (storage, None), &Arc::new(asked))
     }
 
     /// The same; `admin`: listens at the admin port already.
-    fn begin<D: Disk<File: Send> + Send + 'static>(
+    fn begin<D: Disk<File: Send> + Clone + Send + 'static>(
         config: &Config,
         incarnation: Incarnation,
         replica: Replica,
         (storage, admin): (Option<Storage<D>>, Option<TcpListener>),
-        signals: Signals,
+        asked: &Arc<Asked>,
     ) -> Result<Node, NodeError> {
         let durability = config.cluster.durability.level();
         if storage.is_none() && durability.has_disk() {
@@ -235,7 +274,6 @@ impl Node {
             );
             return Err(NodeError::Storage { path: config.storage.dir.clone(), why });
         }
-        let system = |what| move |error| NodeError::System { what, error };
         let Replica { mut controller, workers, counters, procedures, versions, signatures } = replica;
         // An engine that agrees on no level is told apart by the newest.
         let speaks = match controller.level() {
@@ -255,6 +293,7 @@ impl Node {
             durability,
         };
         let peer_listener = listen("peer", &config.this_node().peer, socket::listen)?;
+        let peer = peer_listener.local_addr().map_err(system("read the peer address"))?;
         let admin_listener = match admin {
             Some(listener) => listener,
             None => listen("admin", &config.this_node().admin, socket::listen)?,
@@ -276,26 +315,22 @@ impl Node {
         shared.set_store(&controller.store());
         let disks =
             storage.map(|storage| Disks::new(config, incarnation, storage, &shared, &mut *controller));
-        let (journal, checkpoint, checkpoints) = match disks.transpose()? {
-            Some(Disks { journal, checkpoint, checkpoints }) => {
-                (Some(journal), Some(checkpoint), Some(checkpoints))
+        let (files, checkpoints) = match disks.transpose()? {
+            Some(Disks { journal, checkpoint, watch, checkpoints }) => {
+                (Some((journal, checkpoint, watch)), Some(checkpoints))
             }
-            None => (None, None, None),
+            None => (None, None),
         };
         let provided = config.auth.users().map_err(ConfigError)?;
         let door = Arc::new(door(config, incarnation, &shared, callables, provided));
-        let (signalled, signal_writer) = UnixStream::pair().map_err(system("create a pipe"))?;
-        take_signals(signals, &signal_writer).map_err(system("take signals"))?;
-        let (reloads, reload_writer) = UnixStream::pair().map_err(system("create a pipe"))?;
-        if signals == Signals::Take {
-            let writer = reload_writer.try_clone().map_err(system("take signals"))?;
-            signal_hook::low_level::pipe::register(SIGHUP, writer).map_err(system("take signals"))?;
-        }
+        let Pipes { signals, reloads } = asked.pipes().map_err(system("take signals"))?;
         tracing::info!(
             node = %identity.node, %incarnation, engine = identity.engine.name(), nodes = config.cluster.nodes.len(),
-            workers = workers.len(), peer = %config.this_node().peer, %resp, %admin, "starting"
+            workers = workers.len(), peer = %with_address(&config.this_node().peer, peer), %resp, %admin, "starting"
         );
 
+        let descriptors = Shares::of(config);
+        descriptors.announce(config);
         let options = config.options(incarnation);
         let shares = options.shares().expect("the configuration was validated");
         let links = link_limits(config, &options, shares.buffers);
@@ -305,13 +340,18 @@ impl Node {
         shared.set_keys(keys.clone());
         let lock = PeerLock::new(config.tls.peer, keys.as_ref());
         announce_lock(config);
+        let directory = Directory::new(names);
+        directory.listens(identity.node, peer);
+        let _said = directory.why_unreachable();
         let setup = control::Setup {
             controller,
             identity,
             lock,
-            directory: Directory::new(names),
+            directory,
             peer_listener,
-            signals: signalled,
+            own: config.this_node().clone(),
+            callers: descriptors.callers,
+            signals,
             reloads,
             lifeline: config.threads.lifeline,
             links,
@@ -321,7 +361,7 @@ impl Node {
         };
         let control =
             ControlThread::new(shared.clone(), setup).map_err(system("set up the control thread"))?;
-        let (mut loops, rules) = (Vec::new(), rules(config, shares.buffers));
+        let (mut loops, rules) = (Vec::new(), rules(config, shares.buffers, descriptors.clients));
         let idle = config.limits.session_idle_s * 1_000_000_000;
         let keeps = shared.engine.abilities().sessions;
         let mut sessions = keeps.then(|| worker::Sessions::new(idle, &shared.procedures));
@@ -351,7 +391,7 @@ impl Node {
 
         let admin_keys = keys.filter(|_| config.tls.admin);
         let admin_thread =
-            AdminThread::new(shared.clone(), admin_listener, guard(config, Some(&shared))?, admin_keys)
+            AdminThread::new(shared.clone(), admin_listener, guard(config, Some(&shared))?, admin_keys, descriptors.operators)
                 .map_err(system("set up the admin port"))?;
         let mut node = Node { shared, threads: Vec::new(), resp, admin };
         let clocks = crate::resp::scripts::budget::Clocks {
@@ -388,11 +428,14 @@ impl Node {
             memory.provisions.run(limit, || memory.wake_workers(), || memory.held().own());
             Ok(())
         })?;
-        if let Some(journal) = journal {
+        if let Some((journal, checkpoint, watch)) = files {
             let shared = node.shared.clone();
             node.spawn("journal".into(), move || journal.run(|| shared.stopping()))?;
-        }
-        if let Some(checkpoint) = checkpoint {
+            let shared = node.shared.clone();
+            node.spawn("folder".into(), move || {
+                watch.run(|| shared.stopping());
+                Ok(())
+            })?;
             let shared = node.shared.clone();
             node.spawn("checkpoint".into(), move || {
                 let tell = |news| shared.control.post(ControlLetter::Checkpoint(news));
@@ -401,9 +444,10 @@ impl Node {
             })?;
         }
         node.spawn("admin".into(), move || admin_thread.run())?;
+        let asked = asked.clone();
         node.spawn("control".into(), move || {
             // The pipes' other ends must stay open while their readers are watched.
-            let _writers = (signal_writer, reload_writer);
+            let _writers = asked;
             // A little ahead of the workers, so that heartbeats survive a busy machine; without the right to, so be it.
             let _ = rustix::process::setpriority_process(None, -5);
             // Anybody may ask for this: short turns, and so a core soon.
@@ -531,19 +575,6 @@ impl Drop for StopOnExit {
     }
 }
 
-/// Makes the pipe readable on the first SIGTERM or SIGINT; the second one kills.
-fn take_signals(signals: Signals, pipe: &UnixStream) -> io::Result<()> {
-    if signals == Signals::Take {
-        for signal in [SIGTERM, SIGINT] {
-            let seen = Arc::new(std::sync::atomic::AtomicBool::new(false));
-            signal_hook::flag::register_conditional_default(signal, seen.clone())?;
-            signal_hook::flag::register(signal, seen)?;
-            signal_hook::low_level::pipe::register(signal, pipe.try_clone()?)?;
-        }
-    }
-    Ok(())
-}
-
 fn core_of(pin: &Pin, worker: usize) -> Option<usize> {
     match pin {
         Pin::Policy(PinPolicy::None) => None,
@@ -561,6 +592,11 @@ fn pin_to(core: Option<usize>) {
     {
         tracing::warn!("cannot pin a worker to core {id}");
     }
+}
+
+/// A name, and the address that it means here; an address alone, if it is no name.
+fn with_address(name: &str, address: SocketAddr) -> String {
+    if name.parse::<SocketAddr>().is_ok() { address.to_string() } else { format!("{name} ({address})") }
 }
 
 /// Never used before. Votes are counted by incarnation, and a replica that came back without its memory must never pass for

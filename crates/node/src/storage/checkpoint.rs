@@ -13,14 +13,16 @@ use std::time::{Duration, Instant};
 use highwater_core::Timestamp;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::limits::CHUNK_BYTES;
+use highwater_core::threads::share_out;
 use highwater_disk::checkpoint::{
-    Error, Manifest, PartWriter, Scan, WriteStep, Writer, WrittenPart, remove_old,
+    Error, Manifest, PartWriter, Scan, WriteStep, Writer, WrittenPart, published, remove_old,
 };
 use highwater_disk::{Disk, DiskFile};
 use highwater_engines::{CheckpointNews, LogPosition, releasable};
 use highwater_store::Store;
 
 use super::queue::JournalQueues;
+use super::trouble::Part;
 
 /// What stands in front of the engine's words in a manifest: `incarnation u64 | writers u16 | position u64 * writers`.
 ///
@@ -182,6 +184,10 @@ where
         // One that cannot be read says nothing of the next one's length.
         let newest = kept.last().and_then(|(number, _)| Manifest::read(&disk, *number).ok());
         queues.checkpoint_took(newest.map_or(0, |manifest| manifest.len_bytes()), 0);
+        if let Some((number, _)) = kept.last() {
+            // A list that cannot be had says nothing: the next checkpoint has one.
+            queues.set_checkpoint(files_of(&disk, *number).unwrap_or_default());
+        }
         let thread =
             CheckpointThread { disk, rules, jobs, abandoned, queues, kept: kept.into(), scanned: None };
         (thread, desk)
@@ -211,7 +217,7 @@ where
                 match self.scan(number, floor, &store, stopping) {
                     Ok(Some(newest)) => tell(CheckpointNews::Scanned { number, newest }),
                     Ok(None) => {}
-                    Err(error) => failed(number, &error, tell),
+                    Err(error) => self.fail(number, &error, tell),
                 }
             }
             Job::Publish { number, complete_at, engine, released } => {
@@ -219,7 +225,7 @@ where
                 self.await_sync(released.1, stopping);
                 match self.publish(scanned, complete_at, &engine, released) {
                     Ok(()) => tell(CheckpointNews::Published(number)),
-                    Err(error) => failed(number, &error, tell),
+                    Err(error) => self.fail(number, &error, tell),
                 }
             }
         }
@@ -248,17 +254,11 @@ where
         for (at, part) in parts.into_iter().enumerate() {
             shares[at % threads].push(part);
         }
-        let written: Result<Vec<Vec<WrittenPart>>, Error> = std::thread::scope(|scope| {
-            let write = |share: Vec<PartWriter<D::File>>| {
-                scope.spawn(|| {
-                    let _ = rustix::process::setpriority_process(None, NICER);
-                    write_parts(share, &ended)
-                })
-            };
-            let threads: Vec<_> = shares.into_iter().map(write).collect();
-            threads.into_iter().map(|thread| thread.join().expect("a part's writer does not panic")).collect()
+        let written = share_out("checkpoint-part", shares, threads, |share| {
+            let _ = rustix::process::setpriority_process(None, NICER);
+            write_parts(share, &ended)
         });
-        let parts = match written {
+        let parts = match written.into_iter().collect::<Result<Vec<_>, Error>>() {
             Ok(parts) => parts.concat(),
             Err(error) => {
                 writer.abandon(&self.disk);
@@ -313,9 +313,15 @@ where
             "a checkpoint is published"
         );
         self.queues.checkpoint_took(manifest.len_bytes(), scanned.taken);
+        self.queues.set_checkpoint(files_of(&self.disk, manifest.number).unwrap_or_default());
+        self.queues.troubles.set(Part::Checkpoint, None);
         self.kept.push_back((manifest.number, positions));
         let removed = remove_old(&self.disk, &manifest, self.keeps(scanned.frugal))?;
         self.kept.retain(|(number, _)| !removed.contains(number));
+        if let Ok(there) = published(&self.disk) {
+            // One that somebody else removed holds nothing back any more.
+            self.kept.retain(|(number, _)| there.contains(number));
+        }
         self.release();
         Ok(())
     }
@@ -334,6 +340,16 @@ where
         }
     }
 
+    fn fail(&self, number: u64, error: &Error, tell: &impl Fn(CheckpointNews)) {
+        let words = format!("a checkpoint could not be written, and the journal goes on growing: {error}");
+        // A full disk is told of by itself, and in other words.
+        let words = (!error.is_full()).then_some(words);
+        if self.queues.troubles.set(Part::Checkpoint, words) || error.is_full() {
+            tracing::warn!("a checkpoint could not be written, and the journal goes on growing: {error}");
+        }
+        tell(CheckpointNews::Failed(number));
+    }
+
     fn drop_scanned(&mut self) {
         if let Some(scanned) = self.scanned.take() {
             scanned.writer.abandon(&self.disk);
@@ -341,9 +357,10 @@ where
     }
 }
 
-fn failed(number: u64, error: &Error, tell: &impl Fn(CheckpointNews)) {
-    tracing::warn!("a checkpoint could not be written, and the journal goes on growing: {error}");
-    tell(CheckpointNews::Failed(number));
+/// The names of a checkpoint's files.
+fn files_of(disk: &impl Disk, number: u64) -> std::io::Result<Vec<String>> {
+    let begins = format!("checkpoint-{number:04}.");
+    Ok(disk.names()?.into_iter().filter(|name| name.starts_with(&begins)).collect())
 }
 
 /// Writes parts one after the other; without the last ones if it was given up.

@@ -238,6 +238,31 @@ impl Disk for DataDirectory {
         self.inner.directory.sync_all()
     }
 
+    fn why_lost(&self) -> Option<String> {
+        let path = self.inner.path.display();
+        let open = identity_of(&self.inner.directory.metadata().ok()?);
+        match fs::metadata(&self.inner.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Some(format!("its folder {path} was removed or moved away"));
+            }
+            Ok(named) if identity_of(&named) != open => {
+                return Some(format!("another folder is in the place of its folder {path}"));
+            }
+            // Whatever keeps it from being looked at keeps nobody from writing.
+            _ => {}
+        }
+        let held = identity_of(&self.inner.lock.as_ref()?.metadata().ok()?);
+        match fs::metadata(self.file(LOCK)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Some(format!("the file lock in its folder {path} was removed"))
+            }
+            Ok(named) if identity_of(&named) != held => {
+                Some(format!("the file lock in its folder {path} was replaced: other files were put there"))
+            }
+            _ => None,
+        }
+    }
+
     fn free_bytes(&self) -> io::Result<u64> {
         let all = statvfs(&self.inner.path)?;
         Ok(all.f_bavail * all.f_frsize)
@@ -250,11 +275,12 @@ fn hold(file: &File, path: &Path) -> io::Result<()> {
         return Err(io::ErrorKind::NotFound.into());
     }
     let (held, named) = (file.metadata()?, fs::metadata(path)?);
-    if (held.dev(), held.ino()) == (named.dev(), named.ino()) {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::NotFound.into())
-    }
+    if identity_of(&held) == identity_of(&named) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+}
+
+/// What no two files that are there have in common.
+fn identity_of(file: &fs::Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
 }
 
 /// Whether overwriting takes room: then it is no better than a new file, and may fail.

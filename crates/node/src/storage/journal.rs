@@ -13,14 +13,19 @@
 //! part becomes the next segment. Not before: else a node that catches up would fill that, too, and the checkpoint would wait for more.
 //! (But for a node that copies the state: it has none to scan before it has caught up, and catches up with what it has synced.)
 //! The published checkpoint gives back the journal before it.
+//!
+//! Two other troubles are waited out like a full disk, and said in the status: no file descriptor is left for the next file; and the folder
+//! is [not the one](super::watch) that a later start would find, where a sync makes nothing durable that counts.
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use highwater_disk::journal::Files;
 use highwater_disk::{Ballast, Disk, Journal, JournalError, journal};
 
 use super::queue::JournalQueues;
+use super::trouble::Part;
 
 /// On a full disk, how long until the next look whether there is room.
 const FULL_RETRY: Duration = Duration::from_millis(100);
@@ -48,6 +53,10 @@ pub struct JournalThread<D: Disk> {
     pace: Duration,
     /// Before this no sync begins.
     sync_at: Option<Instant>,
+    /// No descriptor was left for a file that is needed.
+    starved: Option<JournalError>,
+    /// What the queues know of the journal's files.
+    told: Option<Files>,
 }
 
 impl<D: Disk> JournalThread<D> {
@@ -59,7 +68,17 @@ impl<D: Disk> JournalThread<D> {
         assert_eq!(journal.synced().len(), queues.workers(), "each worker has its own position");
         queues.publish(journal.synced());
         let (pace, reserve_at, sync_at) = (Duration::ZERO, None, None);
-        JournalThread { journal, queues, most_waiting, held: None, reserve_at, pace, sync_at }
+        JournalThread {
+            journal,
+            queues,
+            most_waiting,
+            held: None,
+            reserve_at,
+            pace,
+            sync_at,
+            starved: None,
+            told: None,
+        }
     }
 
     /// Lets so much time pass from the beginning of one sync to that of the next.
@@ -91,8 +110,8 @@ impl<D: Disk> JournalThread<D> {
                 return Ok(has_room);
             }
             match (has_room, self.queues.is_low()) {
-                (true, false) => std::thread::park(),
-                (false, _) => std::thread::park_timeout(FULL_RETRY),
+                (true, false) if self.starved.is_none() => std::thread::park(),
+                (false, _) | (true, false) => std::thread::park_timeout(FULL_RETRY),
                 (true, true) => self.pause(&stopping),
             }
         }
@@ -102,19 +121,28 @@ impl<D: Disk> JournalThread<D> {
     fn turn(&mut self) -> Result<bool, JournalError> {
         loop {
             self.keep_pace();
+            if self.queues.is_lost() {
+                self.queues.set_full(true);
+                return Ok(false);
+            }
+            if self.journal.unsynced_bytes() == 0 {
+                // What stood still for a folder that was lost goes on.
+                self.queues.set_full(false);
+            }
             // On a full disk what cannot be written must not pile up here: it stays in the queues, which are bounded.
             if !self.queues.is_full() {
                 self.append()?;
             }
             self.release()?;
             self.reserve()?;
+            self.tell_files();
             if self.journal.unsynced_bytes() == 0 {
                 return Ok(true);
             }
             let bytes = self.journal.unsynced_bytes();
             self.sync_at = (!self.pace.is_zero()).then(|| Instant::now() + self.pace);
             let synced = match self.must_stop(bytes) {
-                true => Err(JournalError::Full { segment_bytes: self.journal.segment_bytes() }),
+                true => Err(self.why_no_room()),
                 false => {
                     let begun = Instant::now();
                     let synced = self.journal.sync().map(drop);
@@ -134,6 +162,11 @@ impl<D: Disk> JournalThread<D> {
                 Ok(()) if self.queues.is_low() => return Ok(true),
                 Ok(()) => {}
                 Err(JournalError::Full { .. }) if self.take_ballast()? => {}
+                Err(error @ JournalError::NoDescriptor { .. }) => {
+                    self.starve(error);
+                    self.queues.set_full(true);
+                    return Ok(false);
+                }
                 Err(error @ JournalError::Full { .. }) => {
                     self.queues.set_straits(true);
                     if self.queues.set_full(true) {
@@ -143,6 +176,39 @@ impl<D: Disk> JournalThread<D> {
                 }
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Waits for a descriptor, and says so.
+    fn starve(&mut self, error: JournalError) {
+        let words = format!(
+            "{error}: no file descriptor is left for the journal, and it is tried again until there is one; raise the limit \
+             (ulimit -n, LimitNOFILE=)"
+        );
+        if self.queues.troubles.set(Part::Journal, Some(words.clone())) {
+            tracing::error!("{words}");
+        }
+        self.starved = Some(error);
+    }
+
+    /// Everything that is needed is open.
+    fn be_fed(&mut self) {
+        if self.starved.take().is_some() {
+            self.queues.troubles.set(Part::Journal, None);
+            tracing::info!("the journal has a file descriptor again");
+        }
+    }
+
+    fn why_no_room(&self) -> JournalError {
+        let full = || JournalError::Full { segment_bytes: self.journal.segment_bytes() };
+        self.starved.clone().unwrap_or_else(full)
+    }
+
+    fn tell_files(&mut self) {
+        let files = self.journal.files();
+        if files != self.told {
+            self.told = files;
+            self.queues.set_files(files);
         }
     }
 
@@ -164,8 +230,17 @@ impl<D: Disk> JournalThread<D> {
     /// On a full disk, if a checkpoint waits for what is not synced, or cannot begin: the next segment is the ballast. Whether there was
     /// any.
     fn take_ballast(&mut self) -> Result<bool, JournalError> {
-        if !self.queues.needs_sync() || !self.journal.take_ballast()? {
+        if !self.queues.needs_sync() {
             return Ok(false);
+        }
+        match self.journal.take_ballast() {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(error @ JournalError::NoDescriptor { .. }) => {
+                self.starve(error);
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
         }
         tracing::warn!(
             mib = self.journal.room_bytes() >> 20,
@@ -185,6 +260,7 @@ impl<D: Disk> JournalThread<D> {
         match self.hold_all() {
             Ok(()) => {
                 self.reserve_at = None;
+                self.be_fed();
                 if self.queues.set_low(false) {
                     tracing::info!("the disk has room again for the journal and its ballast");
                 }
@@ -196,6 +272,11 @@ impl<D: Disk> JournalThread<D> {
                     let left = self.journal.room_bytes() >> 10;
                     tracing::warn!("{error}; {left} KiB are left of the last one, for elections and reads");
                 }
+                Ok(())
+            }
+            Err(error @ JournalError::NoDescriptor { .. }) => {
+                self.reserve_at = Some(now + FULL_RETRY);
+                self.starve(error);
                 Ok(())
             }
             Err(error) => Err(error),

@@ -1,13 +1,14 @@
 //! How far a node is on its way from its files to a replica.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Shared between who starts the node and who is asked how far that is.
 #[derive(Debug, Default)]
 pub struct StartProgress {
     step: Mutex<Step>,
     done: AtomicU64,
+    given_up: Arc<AtomicBool>,
 }
 
 /// What is being done.
@@ -33,6 +34,16 @@ pub enum Step {
 }
 
 impl StartProgress {
+    /// Of a start that is given up once this is true: whatever takes long looks at it now and then.
+    pub fn until(given_up: Arc<AtomicBool>) -> StartProgress {
+        StartProgress { given_up, ..StartProgress::default() }
+    }
+
+    /// Whether nobody wants the node to start any more.
+    pub fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
     /// Another step begins.
     pub fn begin(&self, step: Step) {
         *self.step.lock().expect("nobody panics here") = step;

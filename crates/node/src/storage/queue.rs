@@ -8,8 +8,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread::Thread;
 
 use bytes::Bytes;
+use highwater_disk::journal::Files;
 use highwater_engines::{DiskState, LogPosition};
 
+use super::trouble::{Part, Troubles};
 use crate::meter::histogram::Histogram;
 
 /// A queue takes writes until it holds so many bytes: enough for one sync to be worth it, little enough for memory.
@@ -44,6 +46,20 @@ pub struct JournalQueues {
     begun: OnceLock<DiskState>,
     /// How long syncs took.
     syncs: Histogram,
+    /// What is wrong with the files besides want of room.
+    pub troubles: Troubles,
+    /// See [`is_lost`](JournalQueues::is_lost).
+    lost: AtomicBool,
+    files: Mutex<NodeFiles>,
+}
+
+/// Which files have to be there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeFiles {
+    /// Of the journal.
+    pub journal: Option<Files>,
+    /// Those of the newest checkpoint.
+    pub checkpoint: Vec<String>,
 }
 
 /// What is known of the disk's [ballast](highwater_disk::Ballast).
@@ -96,6 +112,9 @@ impl JournalQueues {
             taken: AtomicU64::new(0),
             begun: OnceLock::new(),
             syncs: Histogram::default(),
+            troubles: Troubles::default(),
+            lost: AtomicBool::new(false),
+            files: Mutex::default(),
         }
     }
 
@@ -147,6 +166,46 @@ impl JournalQueues {
     /// Whether the disk has no room for more of the journal: writes wait until it has.
     pub fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
+    }
+
+    /// The journal has these files now.
+    pub(super) fn set_files(&self, files: Option<Files>) {
+        self.node_files().journal = files;
+    }
+
+    /// These are all files of the newest checkpoint.
+    pub(super) fn set_checkpoint(&self, files: Vec<String>) {
+        self.node_files().checkpoint = files;
+        self.troubles.set(Part::Kept, None);
+    }
+
+    /// Which files have to be there.
+    pub fn files(&self) -> NodeFiles {
+        self.node_files().clone()
+    }
+
+    fn node_files(&self) -> MutexGuard<'_, NodeFiles> {
+        self.files.lock().expect("nobody panics while holding the files")
+    }
+
+    /// No later start would find what is written now, and why; or it would (again). Whether that is news.
+    pub(super) fn set_lost(&self, why: Option<String>) -> bool {
+        self.lost.store(why.is_some(), Ordering::Relaxed);
+        let news = self.troubles.set(Part::Folder, why);
+        if news {
+            self.ring();
+        }
+        news
+    }
+
+    /// Whether no later start would find what is written now: the folder was removed, moved or replaced. Nothing becomes durable then.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Whether files are gone that another checkpoint makes up for.
+    pub fn is_thin(&self) -> bool {
+        self.troubles.has(Part::Kept)
     }
 
     /// A checkpoint took so many bytes, and was begun when the journal had [taken](JournalQueues::taken) so many.

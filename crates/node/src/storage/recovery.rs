@@ -1,9 +1,12 @@
 //! From a node's files to a replica that goes on: whose they are, the newest checkpoint that is whole, and what was written behind it.
 
+use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use highwater_core::threads::share_out;
 use highwater_core::{Incarnation, NodeId};
 use highwater_disk::checkpoint::{Error, Loader, Loading, Manifest, PartLoader, published, remove_leftovers};
 use highwater_disk::identity::IdentityError;
@@ -12,7 +15,7 @@ use highwater_engines::{LogPosition, Replica, Resume};
 
 use super::checkpoint::Preamble;
 use super::progress::{StartProgress, Step};
-use super::{DataDirectory, DirectoryError};
+use super::{DataDirectory, DirectoryError, owner};
 use crate::clock::monotonic;
 use crate::config::{Config, Durability};
 use crate::error::NodeError;
@@ -34,7 +37,8 @@ pub struct Files {
 pub fn open(config: &Config, fresh: Incarnation, progress: Arc<StartProgress>) -> Result<Files, NodeError> {
     let path = config.storage.dir.join(format!("node-{}", config.node));
     let failed = |why: String| unusable(&path, why);
-    let directory = take(&path).map_err(|error| failed(why_not(&error)))?;
+    let directory = take(&path, || progress.is_given_up()).map_err(|error| failed(why_not(&error)))?;
+    owner::check_engine(&directory, config).map_err(&failed)?;
     let identity = Identity::start(&directory, &config.cluster.id, NodeId(config.node), fresh);
     let mut identity = identity.map_err(|error| failed(with_advice(&error)))?;
     if identity.generation > 1 && !has_journal(&directory).map_err(|error| failed(error.to_string()))? {
@@ -66,7 +70,7 @@ pub fn open(config: &Config, fresh: Incarnation, progress: Arc<StartProgress>) -
 pub fn end_in_order(config: &Config, start: u64) -> Result<(), NodeError> {
     let path = config.storage.dir.join(format!("node-{}", config.node));
     let failed = |why: String| unusable(&path, why);
-    let directory = take(&path).map_err(|error| failed(why_not(&error)))?;
+    let directory = take(&path, || false).map_err(|error| failed(why_not(&error)))?;
     let identity = Identity::read(&directory).map_err(|error| failed(error.to_string()))?;
     if identity.is_some_and(|identity| identity.generation != start) {
         return Ok(());
@@ -123,13 +127,13 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is tried.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Takes the folder, once whoever has it has ended.
-fn take(path: &Path) -> Result<DataDirectory, DirectoryError> {
+/// Takes the folder, once whoever has it has ended; or gives up.
+fn take(path: &Path, gives_up: impl Fn() -> bool) -> Result<DataDirectory, DirectoryError> {
     let began = Instant::now();
     let mut told = false;
     loop {
         match DataDirectory::open(path) {
-            Err(DirectoryError::Locked { .. }) if began.elapsed() < LOCK_PATIENCE => {
+            Err(DirectoryError::Locked { .. }) if began.elapsed() < LOCK_PATIENCE && !gives_up() => {
                 if !std::mem::replace(&mut told, true) {
                     tracing::warn!("{} is in use: waiting for the process that has it", path.display());
                 }
@@ -154,6 +158,9 @@ fn has_journal(directory: &DataDirectory) -> std::io::Result<bool> {
     Ok(directory.names()?.iter().any(|name| name.starts_with("journal-")))
 }
 
+/// Said to nobody: whoever gave the start up knows.
+const GIVEN_UP: &str = "the start was given up";
+
 /// What a node goes on to write to.
 pub struct Storage<D: Disk> {
     /// With everything that earlier lives wrote.
@@ -175,7 +182,7 @@ pub struct Storage<D: Disk> {
 pub fn set_aside(config: &Config) -> Result<(), NodeError> {
     let path = config.storage.dir.join(format!("node-{}", config.node));
     let failed = |why: String| unusable(&path, why);
-    let directory = take(&path).map_err(|error| failed(why_not(&error)))?;
+    let directory = take(&path, || false).map_err(|error| failed(why_not(&error)))?;
     set_journal_aside(&directory)
         .map_err(|error| failed(format!("cannot set the journal aside: {error}")))?;
     tracing::warn!("the older copy of the journal in {} is kept as {STALE}journal-*", path.display());
@@ -200,11 +207,17 @@ fn set_journal_aside(disk: &impl Disk) -> std::io::Result<()> {
 }
 
 impl Files {
+    /// Their folder.
+    pub fn path(&self) -> std::path::PathBuf {
+        self.directory.path().to_path_buf()
+    }
+
     /// Hands a fresh replica what was written, and leaves the journal open for more. Its writers are the workers, then the
     /// controller. `build`: another fresh replica, for each checkpoint that is tried.
     ///
     /// # Errors
-    /// If the journal is damaged, or not this engine's, or none of the checkpoints can be loaded.
+    /// If the journal is damaged, or not this engine's, or none of the checkpoints can be loaded; or the start was
+    /// [given up](StartProgress::is_given_up) meanwhile: then the files are as they were.
     pub fn recover(
         self,
         build: impl Fn() -> Replica,
@@ -233,11 +246,14 @@ impl Files {
         let (begun, mut bytes, mut refused) = (Instant::now(), 0, None);
         let at_most = journal_bytes(&self.directory).map_err(|error| failed(error.to_string()))?;
         self.progress.begin(Step::Reads { at_most });
-        let opened = Journal::open(self.directory.clone(), options, &mut |record| {
+        let opened = Journal::open_while(self.directory.clone(), options, &mut |record| {
+            if self.progress.is_given_up() {
+                return ControlFlow::Break(());
+            }
             let writer = usize::from(record.writer);
             self.progress.add(record.bytes.len() as u64);
             if positions.get(writer).is_none_or(|from| record.position <= from.0) {
-                return;
+                return ControlFlow::Continue(());
             }
             bytes += record.bytes.len() as u64;
             let record = bytes::Bytes::copy_from_slice(record.bytes);
@@ -248,8 +264,10 @@ impl Files {
             if let Err(why) = taken {
                 refused.get_or_insert(why);
             }
+            ControlFlow::Continue(())
         });
-        let (journal, summary) = opened.map_err(|error| failed(why_not_read(&error)))?;
+        let opened = opened.map_err(|error| failed(why_not_read(&error)))?;
+        let (journal, summary) = opened.ok_or_else(|| failed(GIVEN_UP.into()))?;
         if journal.number() != self.identity.incarnation.0 {
             return Err(failed(
                 "the journal is of another life than the identity, or another node's: files of different folders are mixed; \
@@ -364,7 +382,7 @@ fn preamble_of(manifest: &Manifest) -> Result<(Preamble, &[u8]), String> {
 /// How often it is said how far the loading has come.
 const SAY_EVERY: Duration = Duration::from_secs(2);
 
-/// Loads all parts, on as many threads as there are cores, or parts.
+/// Loads all parts, on as many threads as there are cores, or parts, and the system has room for.
 pub(super) fn load_parts<F: DiskFile>(
     loading: Loading<F>,
     progress: &StartProgress,
@@ -373,28 +391,22 @@ pub(super) fn load_parts<F: DiskFile>(
     let (begun, all) = (Instant::now(), manifest.len_bytes());
     progress.begin(Step::Loads { number: manifest.number, bytes: all });
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = cores.min(parts.len());
-    let parts = Mutex::new(parts);
-    let outcome = std::thread::scope(|scope| {
-        let work = || -> Result<(), Error> {
-            let mut said = Instant::now();
-            loop {
-                let next = parts.lock().expect("nobody panics here").pop();
-                let Some(part) = next else { return Ok(()) };
-                load_part(part, progress, || {
-                    if said.elapsed() >= SAY_EVERY {
-                        said = Instant::now();
-                        tracing::info!("{}", progress.words());
-                    }
-                })?;
+    let failed = AtomicBool::new(false);
+    let loaded = share_out("loader", parts, cores, |part| {
+        if failed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut said = Instant::now();
+        let loaded = load_part(part, progress, || {
+            if said.elapsed() >= SAY_EVERY {
+                said = Instant::now();
+                tracing::info!("{}", progress.words());
             }
-        };
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let join =
-            |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join().expect("a loader does not panic");
-        threads.into_iter().map(join).fold(Ok(()), Result::and)
+        });
+        failed.fetch_or(loaded.is_err(), Ordering::Relaxed);
+        loaded
     });
-    outcome?;
+    loaded.into_iter().collect::<Result<(), Error>>()?;
     let seconds = begun.elapsed().as_secs_f64();
     tracing::info!(
         number = manifest.number,
@@ -413,6 +425,10 @@ fn load_part<F: DiskFile>(
 ) -> Result<(), Error> {
     let mut before = 0;
     loop {
+        if progress.is_given_up() {
+            let source = std::io::ErrorKind::Interrupted.into();
+            return Err(Error::Io { file: "the checkpoint".into(), tried: "load all of it", source });
+        }
         let more = part.step()?;
         let (loaded, _) = part.progress();
         progress.add(loaded - before);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_core::limits::CHUNK_BYTES;
+use highwater_core::threads::share_out;
 use highwater_core::{Incarnation, Library, NodeId, Schema, StreamId, Timestamp};
 use highwater_disk::checkpoint::{Error, Loader, Manifest, Scan, WriteStep, Writer, published};
 use highwater_disk::journal::{
@@ -203,16 +204,12 @@ where
             load_parts(loading, &StartProgress::default()).map_err(words)?;
         }
         let workers = self.summary.positions.len().saturating_sub(1);
-        let installed: Result<Vec<u64>, String> = std::thread::scope(|scope| {
-            let install = |stream: usize| {
-                let store = store.clone();
-                scope
-                    .spawn(move || reading.install(StreamId(stream as u16), &mut Applier::new(store), moment))
-            };
-            let threads: Vec<_> = (0..workers).map(install).collect();
-            threads.into_iter().map(|thread| thread.join().expect("an applier does not panic")).collect()
+        let streams = (0..workers).map(|stream| StreamId(stream as u16)).collect();
+        let installed = share_out("applier", streams, workers, |stream| {
+            reading.install(stream, &mut Applier::new(store.clone()), moment)
         });
-        Ok((store, installed.map_err(at)?.iter().sum()))
+        let installed = installed.into_iter().sum::<Result<u64, String>>();
+        Ok((store, installed.map_err(at)?))
     }
 }
 
@@ -397,11 +394,9 @@ where
             WriteStep::Done(done) => return Ok(done),
         }
     };
-    let written: Result<Vec<_>, Error> = std::thread::scope(|scope| {
-        let threads: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || write(part))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a writer does not panic")).collect()
-    });
-    match written {
+    let threads = parts.len();
+    let written = share_out("checkpoint-part", parts, threads, write);
+    match written.into_iter().collect::<Result<Vec<_>, Error>>() {
         Ok(written) => writer.publish(disk, written, moment, words).map(drop),
         Err(error) => {
             writer.abandon(disk);

@@ -27,6 +27,9 @@
 //! unnoticed: it is found out by the first bytes that it loses.
 //!
 //! Nodes of builds that keep no accounts draw no number (0), and hear nothing of this.
+//!
+//! Behind the first account over a control connection stands an *introduction*: where the node says that it is found, by its own config. So a
+//! leader notices that an operator ordered it at other addresses. Builds that do not know it pass over it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,6 +80,13 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Account>, Malformed> {
     (0..count).map(|_| account()).collect()
 }
 
+/// The introduction behind the accounts, if there is one.
+pub fn introduction(bytes: &Bytes) -> Option<Bytes> {
+    let count = u16::from_le_bytes(bytes.get(..2)?.try_into().ok()?);
+    let accounts = 2 + 13 * usize::from(count);
+    (bytes.len() > accounts).then(|| bytes.slice(accounts..))
+}
+
 /// What is to be done about a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -110,6 +120,8 @@ pub enum Order {
 pub struct Accounts {
     every: Nanos,
     peers: BTreeMap<NodeId, Peer>,
+    /// What this node says of itself.
+    introduction: Bytes,
     /// While there is a control connection.
     looks_at: Option<Nanos>,
 }
@@ -161,13 +173,15 @@ impl Peer {
     }
 
     /// Tells our account, if there is anybody to tell it to.
-    fn tell(&mut self, id: NodeId, even_if_known: bool, orders: &mut Vec<Order>) {
+    fn tell(&mut self, id: NodeId, introduction: &Bytes, even_if_known: bool, orders: &mut Vec<Order>) {
         let account = self.account();
         let Some(control) = &mut self.control else { return };
         control.news = false;
         if even_if_known || control.told != account {
+            let first = control.told.is_empty();
             control.told = account.clone();
-            orders.push(Order::Tell(id, account));
+            let told = if first { [&account[..], introduction].concat().into() } else { account };
+            orders.push(Order::Tell(id, told));
         }
     }
 
@@ -181,7 +195,12 @@ impl Peer {
 impl Accounts {
     /// With looks so far apart.
     pub fn new(every: Nanos) -> Accounts {
-        Accounts { every, peers: BTreeMap::new(), looks_at: None }
+        Accounts { every, peers: BTreeMap::new(), introduction: Bytes::new(), looks_at: None }
+    }
+
+    /// This node says so of itself to everybody whom it meets from now on.
+    pub fn introduce(&mut self, introduction: Bytes) {
+        self.introduction = introduction;
     }
 
     /// A connection is handed to its thread.
@@ -265,20 +284,20 @@ impl Accounts {
         let Some(at) = self.looks_at else { return };
         for (id, peer) in &mut self.peers {
             if peer.control.as_ref().is_some_and(|control| control.news) {
-                peer.tell(*id, false, orders);
+                peer.tell(*id, &self.introduction, false, orders);
             }
         }
         if at > now {
             return;
         }
-        self.peers.iter_mut().for_each(|(id, peer)| look(*id, peer, orders));
+        self.peers.iter_mut().for_each(|(id, peer)| look(*id, peer, &self.introduction, orders));
         let connected = self.peers.values().any(|peer| peer.control.is_some());
         self.looks_at = connected.then_some(now + self.every);
     }
 }
 
 /// One look at what a peer and we hold.
-fn look(id: NodeId, peer: &mut Peer, orders: &mut Vec<Order>) {
+fn look(id: NodeId, peer: &mut Peer, introduction: &Bytes, orders: &mut Vec<Order>) {
     let Some(control) = &mut peer.control else { return };
     let (sent, received) = (control.gauge.sent(), control.gauge.received());
     control.silent = if received == control.received { control.silent + 1 } else { 0 };
@@ -294,7 +313,7 @@ fn look(id: NodeId, peer: &mut Peer, orders: &mut Vec<Order>) {
             orders.push(Order::Look { peer: id, worker, generation, bytes });
         }
     }
-    peer.tell(id, said_nothing, orders);
+    peer.tell(id, introduction, said_nothing, orders);
 }
 
 #[cfg(test)]

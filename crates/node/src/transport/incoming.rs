@@ -3,13 +3,15 @@
 //! Where TLS is spoken, the first byte says whether the caller speaks it, and a hello counts only from a caller who has shown a certificate
 //! for the node that it says it is. Nothing of a caller leaves this module before that.
 //!
-//! Strangers are bounded: there are at most `MAX_CALLERS` who have not said hello, the one who came first goes when another comes, each has
+//! Strangers are bounded: there are a few ([`Shares::callers`](crate::descriptors::Shares)) who have not said hello, of those from the address that most come from the
+//! first goes when another comes, each has
 //! `PATIENCE`, and at most `STEPS` steps of handshakes are made between two turns of the control thread, because a step of TLS takes a
 //! good part of a millisecond, and heartbeats go first.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use highwater_core::{Incarnation, Level, NodeId};
@@ -27,8 +29,8 @@ use crate::tls::{PeerLock, Wire};
 
 /// How long a caller may take to say hello.
 const PATIENCE: Nanos = 2_000_000_000;
-/// Callers that have not said hello yet, at most.
-const MAX_CALLERS: usize = 1024;
+/// Connections taken per look at the listener: heartbeats go first.
+const ACCEPTS: usize = 16;
 /// Steps of handshakes between two turns.
 const STEPS: u32 = 8;
 /// The first byte of who speaks TLS.
@@ -40,6 +42,8 @@ pub struct Incoming {
     lock: PeerLock,
     acceptor: Acceptor,
     callers: BTreeMap<u64, Caller>,
+    /// So many of them at most.
+    most_callers: usize,
     /// Connections so far; the number of the last.
     generation: u64,
     /// Key of the listener in the poller; callers follow.
@@ -121,11 +125,12 @@ impl Living {
 }
 
 impl Incoming {
-    /// Takes callers from `listener`. Keys from `key_base` on are this module's.
+    /// Takes callers from `listener`, and keeps `most_callers` at most that have not said hello. Keys from `key_base` on are this module's.
     pub fn new(
         me: Identity,
         lock: PeerLock,
         listener: TcpListener,
+        most_callers: usize,
         poller: &Poller,
         key_base: u64,
     ) -> io::Result<Incoming> {
@@ -134,6 +139,7 @@ impl Incoming {
             lock,
             acceptor: Acceptor::new(listener, key_base, "peers", poller)?,
             callers: BTreeMap::new(),
+            most_callers,
             generation: 0,
             key_base,
             next_key: key_base + 1,
@@ -254,12 +260,13 @@ impl Incoming {
     }
 
     fn accept(&mut self, now: Nanos, poller: &Poller) {
-        while let Some((stream, from)) = self.acceptor.next(now, poller) {
+        for _ in 0..ACCEPTS {
+            let Some((stream, from)) = self.acceptor.next(now, poller) else { return };
             if tune_peer(&stream).is_err() {
                 continue;
             }
-            if self.callers.len() >= MAX_CALLERS {
-                self.callers.pop_first();
+            if self.callers.len() >= self.most_callers {
+                self.make_room();
             }
             let key = self.next_key;
             self.next_key += 1;
@@ -274,6 +281,17 @@ impl Incoming {
                 };
                 self.callers.insert(key, caller);
             }
+        }
+    }
+
+    /// Hangs up on the first of those from the address that most come from: a stranger with one address drives away himself, and no node.
+    fn make_room(&mut self) {
+        let mut from: BTreeMap<IpAddr, (usize, Reverse<u64>)> = BTreeMap::new();
+        for (key, caller) in &self.callers {
+            from.entry(caller.from.ip()).or_insert((0, Reverse(*key))).0 += 1;
+        }
+        if let Some((_, Reverse(first))) = from.into_values().max() {
+            self.callers.remove(&first);
         }
     }
 

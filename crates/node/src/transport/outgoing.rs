@@ -445,13 +445,14 @@ impl Outgoing {
             Purpose::Inquire => return line.state = State::Waiting { at: now + INQUIRE_EVERY },
             Purpose::Dial => {}
         }
+        let at_address = self.directory.get(line.peer).map_or(String::new(), |address| format!(" to {address}"));
         let mut complaint = error.to_string();
         if let Some(why) = without {
             complaint = format!("{NO_TLS}{why}; and without: {complaint}");
         }
         // The channels of one peer fail alike: one line is enough.
         if line.channel == Channel::Control && complaint != line.complaint {
-            tracing::warn!(peer = %line.peer, channel = %line.channel, "cannot connect: {complaint}");
+            tracing::warn!(peer = %line.peer, channel = %line.channel, "cannot connect{at_address}: {complaint}");
             line.complaint = complaint;
         }
         let backoff = (MILLISECOND << line.attempts.min(9)).min(MAX_BACKOFF);

@@ -26,7 +26,9 @@ pub fn check() -> Result<(), String> {
 /// Why they will not do.
 pub fn rings(workers: usize) -> Result<Vec<Ring>, String> {
     // On a thread of its own: what the kernel tidies up behind a ring interrupts calls of the thread that used it, which may be a program's own.
-    std::thread::spawn(check).join().expect("what is tried out does not panic")?;
+    let thread = std::thread::Builder::new().name("ring-check".into()).spawn(check);
+    let thread = thread.map_err(|error| format!("cannot start a thread to try it out: {error}"))?;
+    thread.join().expect("what is tried out does not panic")?;
     (0..workers).map(|_| Ring::new().map_err(in_words)).collect()
 }
 

@@ -97,7 +97,7 @@ pub fn run(args: &ReplayArgs) -> Result<()> {
         rounds,
         workload_options: effective_options(&spec)?,
         machine,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: crate::output::command_line(),
     };
     if let Some(path) = &args.json {
         write_json(path, &report)?;

@@ -42,6 +42,11 @@ impl RolisController {
                 None => self.let_in(now, &members, node, contact, None),
             },
             MemberChange::Remove { node } => self.remove(now, &members, node),
+            MemberChange::Withdraw { node } => {
+                self.admission.withdraw(node);
+                self.enrolled.1 = false;
+                Done
+            }
             MemberChange::Replace { node, by, contact } if node == by => {
                 let Some(voter) = members.voter(node) else { return no_member(&members, node) };
                 if members.contact(node) == contact {

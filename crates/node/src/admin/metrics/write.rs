@@ -252,6 +252,11 @@ pub fn edges(sheet: &mut Sheet, report: &StatusReport, shared: &Shared) {
         f64::from(u8::from(disk.low)),
     );
     sheet.gauge("disk_full", "1 if what was accepted waits for room", f64::from(u8::from(disk.full)));
+    sheet.gauge(
+        "disk_trouble",
+        "1 if the node's files are not as they should be: its folder is gone, or no descriptor is left to open one",
+        f64::from(u8::from(disk.trouble.is_some())),
+    );
     sheet.gauge("disk_ballast_bytes", "Room that is held for a checkpoint", disk.ballast as f64);
     sheet.gauge("disk_ballast_wanted_bytes", "Room that should be", disk.ballast_wanted as f64);
 }
