@@ -23,6 +23,7 @@ import door  # noqa: E402
 import floods  # noqa: E402
 import kills  # noqa: E402
 import long  # noqa: E402
+import operator_acts  # noqa: E402
 import rights  # noqa: E402
 import settings  # noqa: E402
 import words  # noqa: E402
@@ -45,6 +46,18 @@ ATTACKS = [
     ("sync", "", [floods.full_disk]),
     # What is long by nature must not cost the lead, with timeouts that are near the default ones.
     ("memory", "[timeouts]\nelection_timeout_ms = 240\n", [long.sets, long.blocks_and_pipelines, long.modules, long.modules_after_a_kill]),
+    (
+        "sync",
+        "",
+        [
+            operator_acts.odd_words,
+            operator_acts.strangers,
+            operator_acts.no_descriptors,
+            operator_acts.folder_moved,
+            operator_acts.folder_replaced,
+            operator_acts.checkpoints_removed,
+        ],
+    ),
 ]
 
 

@@ -127,7 +127,12 @@ pub fn run(action: &MemberAction) -> Result<()> {
                 Some(by) => format!("node {by} is a member in the place of node {id}"),
                 None => format!("node {id} has moved"),
             };
-            change(&new.ask, &new.wait, &MemberRequest::Replace { id: *id, node, as_given: new.as_given }, &done)
+            change(
+                &new.ask,
+                &new.wait,
+                &MemberRequest::Replace { id: *id, node, as_given: new.as_given },
+                &done,
+            )
         }
     }
 }

@@ -382,3 +382,60 @@ fn nodes_are_replaced_one_after_the_other_under_load() {
         assert_eq!(nodes.members(*nodes.running.keys().next().unwrap()), expected);
     });
 }
+
+/// An order with a wrong port was carried out when the node came up where it is, and clients were told a port where nobody is.
+#[test]
+fn a_node_that_was_ordered_where_it_is_not_is_refused_and_not_let_in() {
+    let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut nodes = Nodes::new("memory");
+    nodes.run(0);
+    nodes.eventually("node 0 leads", |nodes| nodes.leader() == Some(0));
+    let admin = nodes.admin(0);
+    let wrong = |nodes: &Nodes, id: usize| {
+        let [peer, resp, admin] = [0, 1, 2].map(|what| nodes.ports[3 * id + what]);
+        format!("127.0.0.1:{peer},127.0.0.1:{},127.0.0.1:{admin}", resp ^ 1)
+    };
+    let order = |nodes: &Nodes, id: usize| {
+        Command::new(env!("CARGO_BIN_EXE_highwater"))
+            .args(["member", "add", &id.to_string(), "--admin", &admin, "--addresses", &wrong(nodes, id)])
+            .args(["--timeout", "60"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    // The order waits; the node starts where it is.
+    let waiting = order(&nodes, 1);
+    nodes.eventually("the order is there", |nodes| nodes.log_has(0, "an operator wants n1 to vote"));
+    nodes.run(1);
+    let output = waiting.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for words in ["node 1 was ordered at resp", "its own config says", "--as-given"] {
+        assert!(text.contains(words), "{words} is missing in {text}");
+    }
+    assert_eq!(nodes.members(0), [0]);
+    // The same where nobody asks any more.
+    let mut waiting = order(&nodes, 2);
+    nodes.eventually("the order is there", |nodes| nodes.log_has(0, "an operator wants n2 to vote"));
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    nodes.run(2);
+    nodes.eventually("it is withdrawn", |nodes| nodes.log_has(0, "node 2 was ordered at resp"));
+    // An order with the right addresses takes its place.
+    for id in [1, 2] {
+        let config = nodes.path(id, "toml");
+        nodes.must(&["add", &id.to_string(), "--config", config.to_str().unwrap(), "--admin", &admin]);
+    }
+    assert_eq!(nodes.members(0), [0, 1, 2]);
+    let told = nodes.must_list(0);
+    for id in 0..3 {
+        let resp = format!("127.0.0.1:{}", nodes.ports[3 * id + 1]);
+        assert_eq!(told["members"][id]["resp"].as_str(), Some(&resp[..]), "{told}");
+    }
+    // Whoever knows better says so, and the node says what it knows.
+    nodes.run(3);
+    nodes.must(&["add", "3", "--admin", &admin, "--addresses", &wrong(&nodes, 3), "--as-given"]);
+    nodes.eventually("it says so", |nodes| nodes.log_has(3, "node 3 was ordered at resp"));
+    drop(alone);
+}

@@ -29,8 +29,7 @@ impl Desk {
         let desk = Desk {
             shared: Arc::downgrade(shared),
             idle_timeout_s: config.limits.idle_timeout_s,
-            most_clients: Shares::of(config).clients
-                .saturating_mul(usize::from(config.cluster.workers)),
+            most_clients: Shares::of(config).clients.saturating_mul(usize::from(config.cluster.workers)),
             census: Arc::default(),
         };
         let slower_than = u64::try_from(config.slowlog.slower_than_us).unwrap_or(NEVER);

@@ -104,7 +104,8 @@ fn ask_all(admins: &[(u8, String)]) -> Vec<View> {
         .zip(admins)
         .map(|(answer, (node, admin))| {
             let node = *node;
-            let view = |status, silent, elsewhere| View { node, admin: admin.clone(), status, silent, elsewhere };
+            let view =
+                |status, silent, elsewhere| View { node, admin: admin.clone(), status, silent, elsewhere };
             match answer {
                 Ok(status) if status.node == node => view(Some(status), None, false),
                 Ok(status) => {

@@ -79,11 +79,7 @@ impl Cluster {
     }
 
     /// The same where each may have so many file descriptors.
-    pub fn start_with_descriptors(
-        name: &str,
-        extra: &str,
-        descriptors: u64,
-    ) -> Cluster {
+    pub fn start_with_descriptors(name: &str, extra: &str, descriptors: u64) -> Cluster {
         Cluster::start_in(name, extra, (None, Some(descriptors)), &[])
     }
 

@@ -120,7 +120,8 @@ mod tests {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let progress = Arc::new(StartProgress::default());
-        let starting = Starting::answer(listener, (Arc::new(Guard::open()), None), progress.clone(), 9).unwrap();
+        let starting =
+            Starting::answer(listener, (Arc::new(Guard::open()), None), progress.clone(), 9).unwrap();
         let mut client = BufReader::new(TcpStream::connect(address).unwrap());
         let mut ask = || {
             client.get_mut().write_all(b"{\"do\":\"status\"}\n").unwrap();

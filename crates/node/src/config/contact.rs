@@ -23,7 +23,9 @@ pub fn contradiction(ordered: &NodeConfig, said: &NodeConfig) -> Option<String> 
             return false;
         };
         let address = |host: &str| host.trim_matches(['[', ']']).parse::<IpAddr>().ok();
-        let hosts = address(at).zip(address(host)).filter(|(at, host)| !at.is_unspecified() && !host.is_unspecified());
+        let hosts = address(at)
+            .zip(address(host))
+            .filter(|(at, host)| !at.is_unspecified() && !host.is_unspecified());
         port != own || hosts.is_some_and(|(at, host)| at != host)
     };
     let told = said.announce.as_ref().is_some_and(|announce| !differ(&ordered.resp, announce));
@@ -67,7 +69,10 @@ mod tests {
         assert_eq!(fits(said.clone()), None);
         assert_eq!(fits(node("db3:7100", "10.0.0.4:7200", "10.0.0.4:7300")), None, "names may mean that");
         let why = fits(node("10.0.0.4:7100", "10.0.0.4:7201", "db3:7300")).unwrap();
-        assert!(why.contains("resp 10.0.0.4:7201") && why.contains("0.0.0.0:7200") && !why.contains("peer"), "{why}");
+        assert!(
+            why.contains("resp 10.0.0.4:7201") && why.contains("0.0.0.0:7200") && !why.contains("peer"),
+            "{why}"
+        );
         assert!(fits(node("10.0.0.5:7100", "db3:7200", "db3:7300")).unwrap().contains("peer 10.0.0.5:7100"));
         assert!(fits(node("[::1]:7100", "db3:7200", "db3:7300")).is_some());
         let mut mapped = said.clone();

@@ -19,7 +19,8 @@ fn variables_that_are_no_text_are_nobodys_and_a_value_of_ours_is_refused_in_word
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt;
     let odd = || OsString::from_vec(b"caf\xe9".to_vec());
-    let load = |pairs: Vec<(OsString, OsString)>| Config::load(None, pairs, &[]).map_err(|error| error.to_string());
+    let load =
+        |pairs: Vec<(OsString, OsString)>| Config::load(None, pairs, &[]).map_err(|error| error.to_string());
     load(vec![(odd(), odd()), ("PS1".into(), odd()), ("HIGHWATER_PORT".into(), odd())]).unwrap();
     let mut ours = b"HIGHWATER_CLUSTER_ID".to_vec();
     ours.push(0xe9);

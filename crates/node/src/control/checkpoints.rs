@@ -80,7 +80,9 @@ impl Checkpoints {
         if !self.queues.is_low() {
             self.begun_low = 0;
         }
-        let makes_room = self.queues.is_low() && (self.begun_low < self.kept || now >= self.low_again);
+        let makes_room = self.queues.is_low()
+            && !self.queues.is_lost()
+            && (self.begun_low < self.kept || now >= self.low_again);
         // So does one that makes up for files that are gone.
         let makes_up = self.queues.is_thin() && !self.queues.is_lost();
         if makes_room || makes_up || grown >= due_after(self.every_bytes, memory) {

@@ -326,7 +326,9 @@ impl ControlThread {
         let decided = self.shared.roster.node(self.shared.node)?;
         let why = contradiction(&decided, &self.own)?;
         let id = self.own.id;
-        Some(format!("{why}: clients and nodes are told the former; `highwater member replace {id}` moves it"))
+        Some(format!(
+            "{why}: clients and nodes are told the former; `highwater member replace {id}` moves it"
+        ))
     }
 
     /// Says in handshakes which level is in use, and ends what there is with nodes that do not read it: they were welcomed before.
@@ -412,7 +414,8 @@ impl ControlThread {
                     match arrival.to {
                         Channel::Accounts => {
                             accounts.heard(arrival.from, &arrival.frame.head, &mut orders);
-                            introduced.extend(introduction(&arrival.frame.head).map(|said| (arrival.from, said)));
+                            introduced
+                                .extend(introduction(&arrival.frame.head).map(|said| (arrival.from, said)));
                         }
                         _ => controller.deliver(now, arrival.from, arrival.frame.head),
                     }

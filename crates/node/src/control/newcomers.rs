@@ -37,7 +37,8 @@ impl Newcomers {
         let ordered = roster.node(node).filter(|_| !self.as_given.contains(&node));
         let why = ordered.and_then(|ordered| contradiction(&ordered, &said));
         self.said.insert(node, said);
-        let is_member = controller.status(now).members.iter().any(|member| member.node == node && member.voter);
+        let is_member =
+            controller.status(now).members.iter().any(|member| member.node == node && member.voter);
         if let Some(why) = why.filter(|_| !is_member) {
             tracing::warn!("{why}: the order is withdrawn; {ADVICE}");
             controller.change_members(now, MemberChange::Withdraw { node });
@@ -45,7 +46,12 @@ impl Newcomers {
     }
 
     /// Whether this order, which waits for its node, cannot be right, and why; it is withdrawn then.
-    pub fn refuse(&mut self, change: &MemberRequest, now: Nanos, controller: &mut dyn Controller) -> Option<String> {
+    pub fn refuse(
+        &mut self,
+        change: &MemberRequest,
+        now: Nanos,
+        controller: &mut dyn Controller,
+    ) -> Option<String> {
         let (ordered, as_given) = change.newcomer()?;
         let node = NodeId(ordered.id);
         if as_given {

@@ -41,8 +41,8 @@ use crate::transport::socket;
 use crate::worker::{self, LocalRequest, WorkerThread};
 use disks::Disks;
 use doors::{door, guard, link_limits, rules, watch};
-use signals::{Asked, Pipes};
 pub use signals::Signals;
+use signals::{Asked, Pipes};
 
 /// Runs one replica until SIGTERM, SIGINT, an admin's shutdown or the end of its lifeline.
 pub fn run(config: Config) -> Result<(), NodeError> {
@@ -390,9 +390,14 @@ impl Node {
         }
 
         let admin_keys = keys.filter(|_| config.tls.admin);
-        let admin_thread =
-            AdminThread::new(shared.clone(), admin_listener, guard(config, Some(&shared))?, admin_keys, descriptors.operators)
-                .map_err(system("set up the admin port"))?;
+        let admin_thread = AdminThread::new(
+            shared.clone(),
+            admin_listener,
+            guard(config, Some(&shared))?,
+            admin_keys,
+            descriptors.operators,
+        )
+        .map_err(system("set up the admin port"))?;
         let mut node = Node { shared, threads: Vec::new(), resp, admin };
         let clocks = crate::resp::scripts::budget::Clocks {
             wall: || crate::clock::monotonic() / 1_000_000,

@@ -122,7 +122,7 @@ impl<D: Disk> JournalThread<D> {
         loop {
             self.keep_pace();
             if self.queues.is_lost() {
-                self.queues.set_full(true);
+                self.stand_still();
                 return Ok(false);
             }
             if self.journal.unsynced_bytes() == 0 {
@@ -164,7 +164,7 @@ impl<D: Disk> JournalThread<D> {
                 Err(JournalError::Full { .. }) if self.take_ballast()? => {}
                 Err(error @ JournalError::NoDescriptor { .. }) => {
                     self.starve(error);
-                    self.queues.set_full(true);
+                    self.stand_still();
                     return Ok(false);
                 }
                 Err(error @ JournalError::Full { .. }) => {
@@ -177,6 +177,12 @@ impl<D: Disk> JournalThread<D> {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Takes nothing more, and has the others told, as on a full disk: a leader makes way, if a majority of the others goes on.
+    fn stand_still(&self) {
+        self.queues.set_full(true);
+        self.queues.set_low(true);
     }
 
     /// Waits for a descriptor, and says so.

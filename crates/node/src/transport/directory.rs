@@ -67,7 +67,9 @@ impl Directory {
         if let Err(error) = spawned {
             self.resolves.store(false, Ordering::Relaxed);
             if !self.unable.swap(true, Ordering::Relaxed) {
-                tracing::warn!("cannot start the thread that finds out what names of nodes mean: {error}; it is tried again");
+                tracing::warn!(
+                    "cannot start the thread that finds out what names of nodes mean: {error}; it is tried again"
+                );
             }
         }
     }
@@ -162,7 +164,8 @@ mod tests {
         }
         assert_eq!(at([127, 0, 1, 1], ["127.0.0.1:7101", "db2:7100"]), None, "nothing is known of the other");
         assert_eq!(at([10, 0, 0, 1], ["127.0.0.1:7101", "10.0.0.2:7100"]), None);
-        let directory = Directory::new([(NodeId(0), "[::1]:7100".into()), (NodeId(1), "[fd00::2]:7100".into())]);
+        let directory =
+            Directory::new([(NodeId(0), "[::1]:7100".into()), (NodeId(1), "[fd00::2]:7100".into())]);
         directory.listens(NodeId(0), "[::1]:7100".parse().unwrap());
         assert!(directory.why_unreachable().unwrap().contains("[fd00::2]:7100"));
     }

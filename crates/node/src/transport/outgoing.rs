@@ -445,7 +445,8 @@ impl Outgoing {
             Purpose::Inquire => return line.state = State::Waiting { at: now + INQUIRE_EVERY },
             Purpose::Dial => {}
         }
-        let at_address = self.directory.get(line.peer).map_or(String::new(), |address| format!(" to {address}"));
+        let at_address =
+            self.directory.get(line.peer).map_or(String::new(), |address| format!(" to {address}"));
         let mut complaint = error.to_string();
         if let Some(why) = without {
             complaint = format!("{NO_TLS}{why}; and without: {complaint}");

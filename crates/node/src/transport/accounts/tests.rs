@@ -86,7 +86,10 @@ fn accounts_travel_and_a_later_build_may_say_more() {
     let bytes = encode(&accounts);
     assert_eq!(introduction(&bytes), None);
     let introduced: Bytes = [&bytes[..], b"n3"].concat().into();
-    assert_eq!((introduction(&introduced).as_deref(), decode(&introduced)), (Some(&b"n3"[..]), Ok(accounts.to_vec())));
+    assert_eq!(
+        (introduction(&introduced).as_deref(), decode(&introduced)),
+        (Some(&b"n3"[..]), Ok(accounts.to_vec()))
+    );
     assert_eq!(decode(&bytes).unwrap(), accounts);
     assert_eq!(decode(&[&bytes[..], b"more"].concat()).unwrap(), accounts);
     (0..bytes.len()).for_each(|len| assert!(decode(&bytes[..len]).is_err(), "{len}"));
