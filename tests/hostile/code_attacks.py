@@ -1,5 +1,7 @@
 """Scripts and modules that loop, recurse, grow, trap and lie."""
 
+import time
+
 from wire import Refused, Wire
 from words import refused
 
@@ -55,14 +57,51 @@ SCRIPTS = {
     "compares": "return {1} < {2}",
     "collects": "for i = 1, 1e9 do collectgarbage() end",
     "dumps": "return string.dump(function() end)",
+    # What overflows in C.
+    "unpacks a wide range": "return select('#', unpack({}, 0, 2^31-1))",
+    "unpacks the widest range": "return {unpack({1,2,3}, -2147483648, 2147483647)}",
+    "unpacks from below": "return {unpack({1,2,3}, -2, 2147483647)}",
+    "inserts far in front": "table.insert({}, -1e9, 1)",
+    "inserts farthest in front": "table.insert({}, -2147483648, 1)",
+    "removes of a table that says to be long": "local t, k = {}, 1 while k < 2^31 do t[k] = 1 k = k * 2 end t[2^30 - 1] = 1 table.remove(t, 1)",
+    # What takes long inside of one instruction.
+    "makes capitals": "local s = string.rep('x', 1e7) while true do s:upper() end",
+    "turns around": "local s = string.rep('x', 1e7) while true do s:reverse() end",
+    "compares long strings": "local a = string.rep('x', 2.5e7) while true do local b = a..'' <= a end",
+    "compares zeros": "local a, b = string.rep('\\0', 2e7), string.rep('\\0', 2e7) .. 'a' while true do local c = a < b end",
+    "puts together what is there": "local a = string.rep('x', 1.5e7) local b = a .. 'y' while true do local c = a .. 'y' end",
+    "walks over holes": "local t = {} for i = 1, 1e6 do t[i] = i end for i = 1, 1e6 - 1 do t[i] = nil end while true do next(t) end",
+    "moves a table": "local t = {} for i = 1, 1e6 do t[i] = i end while true do table.insert(t, 1, 1) end",
+    "rehashes": "local t = {} for i = 1, 2^18 do t['k' .. i] = i end while true do t.a = nil t.b = 1 t.b = nil t.a = 1 end",
+    "sorts with C": "local t = {} for i = 1, 5e5 do t[i] = i % 1000 end while true do table.sort(t, rawequal) end",
+    "finds nothing": "local s = string.rep('x', 1e7) while true do s:find('y', 1, true) end",
+    "matches a wide set": "local s = string.rep('a', 1e6) return s:find('[^' .. string.rep('b', 60000) .. ']*c')",
+    "writes an array of nothing": "cjson.encode_sparse_array(true, 0) while true do cjson.encode({[1e9] = 1}) end",
+    "shares a table": "local t = {} for i = 1, 60 do t = {t, t} end return t",
+    "spreads coroutines": "while true do coroutine.wrap(function() for i = 1, 490 do end end)() end",
+    "makes keys meet": "local t = {} for i = 1, 1e6 do local s = string.rep('x', 64) t[s:sub(1, i % 60) .. i .. s:sub(1, 60 - i % 60)] = i end",
 }
+
+# Texts that keep a compiler busy.
+TEXTS = {
+    "and": "local x return " + "x and " * 170_000 + "x",
+    "elseif": "local x if x then " + "elseif x then " * 70_000 + "end",
+    "break": "local x while x do " + "if x then break end " * 50_000 + "end",
+    "names in functions in functions": "local a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y = 1 function z() " * 180 + "z=z " * 150_000 + "end " * 180,
+    "a long bracket": "return [" + "=" * 1_000_000 + "[",
+}
+# No run is longer than 5 s of CPU; this machine may be busy with others.
+LONGEST_S = 30
 
 
 def scripts(at):
     answered = 0
     for name, text in SCRIPTS.items():
         with Wire(at.port(), timeout=60) as wire:
+            began = time.monotonic()
             reply = wire.ask("EVAL", text, 0)
+            took = time.monotonic() - began
+            assert took < LONGEST_S, f"{name}: {took:.1f} s"
             answered += not isinstance(reply, Refused)
             if isinstance(reply, Refused):
                 assert "\r" not in str(reply) and len(str(reply)) > 6, (name, str(reply))
@@ -72,6 +111,14 @@ def scripts(at):
                 keys = wire.done("KEYS", "script:*")
                 for at_key in range(0, len(keys), 10_000):
                     wire.done("DEL", *keys[at_key : at_key + 10_000])
+    with Wire(at.port(), timeout=60) as wire:
+        for name, text in TEXTS.items():
+            library = "#!lua name=long\n" + text
+            for words in (("EVAL", text, 0), ("SCRIPT", "LOAD", text), ("FUNCTION", "LOAD", library), ("EVAL", "return loadstring(ARGV[1]) and 1", 0, text)):
+                began = time.monotonic()
+                wire.ask(*words)
+                took = time.monotonic() - began
+                assert took < 5, f"{words[0]} of {name}: {took:.1f} s"
     with Wire(at.port()) as wire:
         refused(wire.ask("EVAL", "return 1", -1))
         refused(wire.ask("EVAL", "return 1", 1 << 40))

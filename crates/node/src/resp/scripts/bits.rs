@@ -2,7 +2,7 @@
 
 use mlua::{Lua, MultiValue, Table};
 
-use super::raise::{bad_argument, text};
+use super::raise::bad_argument;
 
 /// The table.
 pub fn table(lua: &Lua) -> mlua::Result<Table> {
@@ -61,11 +61,5 @@ fn argument(lua: &Lua, args: &MultiValue, at: usize, function: &str) -> mlua::Re
     let Some(number) = value else { return Err(bad_argument(lua, at + 1, function, "number", args.get(at))) };
     // To the nearest integer by the addition that leaves no room for a fraction; the low bits then are the number's.
     let bits = (number + 6_755_399_441_055_744.0).to_bits();
-    if number.is_nan() {
-        return Err(text(
-            lua,
-            format_args!("bad argument #{} to '{function}' (number expected, got NaN)", at + 1),
-        ));
-    }
     Ok(bits as u32 as i32)
 }

@@ -10,11 +10,16 @@ use std::cell::Cell;
 use mlua::Lua;
 
 use super::raise::Raise;
+use super::watch;
 
 /// Instructions between two looks.
 pub const EVERY: u32 = 500;
 /// So many bytes allocated are worth one instruction.
 const BYTES_PER_INSTRUCTION: u64 = 64;
+/// So many are, where something is done with each of them.
+const EACH_BYTES_PER_INSTRUCTION: u64 = 8;
+/// So many bytes take long enough for a look at the clock.
+const LONG_BYTES: usize = 1 << 16;
 /// Bytes of garbage before the first collection.
 const GARBAGE_BYTES: usize = 1 << 20;
 /// A script that runs for so long is ended whatever it has counted.
@@ -72,31 +77,39 @@ pub struct Budget {
     began_ms: Cell<u64>,
     /// The thread's CPU time when the run was found not to be a quick one.
     long_since_ms: Cell<Option<u64>>,
-    /// Counts looks: the clock is asked at every second one.
-    looks: Cell<u32>,
+    /// Instructions since the clock was looked at.
+    since_look: Cell<u64>,
     spent: Cell<Option<Spent>>,
 }
 
 impl Budget {
-    /// A run begins.
-    pub fn begin(&self, lua: &Lua, limits: Limits) -> mlua::Result<()> {
+    /// A run begins on the machine with this state: from here on it is charged.
+    pub fn begin(&self, lua: &Lua, state: *mut mlua::ffi::lua_State, limits: Limits) -> mlua::Result<()> {
         self.limits.set(limits);
         self.left.set(if limits.instructions == 0 { i64::MAX } else { limits.instructions as i64 });
         self.executed.set(0);
         self.spent.set(None);
         self.began_ms.set(limits.clock.map_or(0, |clock| (clock.wall)()));
         self.long_since_ms.set(None);
+        watch::begin(state, limits.clock.is_some());
         if lua.used_memory() > self.collect_at.get() {
             self.collect(lua)?;
         }
+        self.seen_bytes.set(lua.used_memory());
+        Ok(())
+    }
+
+    /// What it takes is its own from here on: its keys and arguments are there.
+    pub fn settle_arguments(&self, lua: &Lua) -> mlua::Result<()> {
         let used = lua.used_memory();
         self.seen_bytes.set(used);
-        lua.set_memory_limit(used + limits.memory_bytes)?;
+        lua.set_memory_limit(used + self.limits.get().memory_bytes)?;
         Ok(())
     }
 
     /// It is over: what is done to the machine now is ours.
     pub fn end(&self, lua: &Lua) {
+        watch::end();
         lua.set_memory_limit(0).expect("this allocator has a limit");
         self.limits.set(Limits { instructions: 0, clock: None, ..Limits::default() });
         self.left.set(i64::MAX);
@@ -106,35 +119,51 @@ impl Budget {
     pub fn charge(&self, lua: &Lua, instructions: u64) -> mlua::Result<()> {
         let used = lua.used_memory();
         let allocated = used.saturating_sub(self.seen_bytes.get()) as u64;
+        let owed = watch::take_owed();
         self.executed.set(self.executed.get() + instructions);
-        self.take(instructions + allocated / BYTES_PER_INSTRUCTION);
+        self.take(instructions.saturating_add(owed).saturating_add(allocated / BYTES_PER_INSTRUCTION));
         self.seen_bytes.set(used);
         if used > self.collect_at.get() {
             self.collect(lua)?;
             self.seen_bytes.set(lua.used_memory());
         }
-        self.check()
+        self.check(owed > 0)
     }
 
-    /// The same for work that allocates nothing.
+    /// The same for work that allocates nothing, and reads bytes as quickly as memory gives them.
     pub fn charge_bytes(&self, bytes: usize) -> mlua::Result<()> {
-        self.take(bytes as u64 / BYTES_PER_INSTRUCTION);
-        self.check()
+        self.take(1 + bytes as u64 / BYTES_PER_INSTRUCTION);
+        self.check(bytes > LONG_BYTES)
+    }
+
+    /// The same for work that does something with each of so many bytes.
+    pub fn charge_each_byte(&self, bytes: usize) -> mlua::Result<()> {
+        self.take(1 + bytes as u64 / EACH_BYTES_PER_INSTRUCTION);
+        self.check(bytes > LONG_BYTES)
     }
 
     fn take(&self, instructions: u64) {
-        self.left.set(self.left.get().saturating_sub(instructions.min(1 << 40) as i64));
+        let instructions = instructions.min(1 << 40);
+        self.left.set(self.left.get().saturating_sub(instructions as i64));
+        self.since_look.set(self.since_look.get() + instructions);
     }
 
-    fn check(&self) -> mlua::Result<()> {
+    /// `long`: more than some instructions' worth was done since the last look, so the clock is looked at in any case.
+    fn check(&self, long: bool) -> mlua::Result<()> {
         if self.left.get() < 0 && self.spent.get().is_none() {
             self.spent.set(Some(Spent::Instructions));
         }
-        self.looks.set(self.looks.get().wrapping_add(1));
-        if self.looks.get().is_multiple_of(2)
+        let due = long || self.since_look.get() >= 2 * u64::from(EVERY);
+        if due {
+            self.since_look.set(0);
+        }
+        if due
             && let Some(clock) = self.limits.get().clock
             && self.out_of_patience(clock)
         {
+            self.spent.set(Some(Spent::Time));
+        }
+        if watch::expired() {
             self.spent.set(Some(Spent::Time));
         }
         if self.spent.get().is_some() { Err(Raise::Over.into()) } else { Ok(()) }
@@ -170,6 +199,8 @@ impl Budget {
 
     /// Collects all garbage. Who is alive is looked at, and pays.
     fn collect(&self, lua: &Lua) -> mlua::Result<()> {
+        // SAFETY: the state that asks executes.
+        unsafe { lua.exec_raw::<()>((), |own| watch::correct(own)) }?;
         lua.gc_collect()?;
         // A collection sets the collector going.
         lua.gc_stop();

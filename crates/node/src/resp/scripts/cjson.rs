@@ -11,6 +11,12 @@ use super::vm::Run;
 /// What `encode_max_depth` and `decode_max_depth` can be set to: as deep as our stack allows.
 const MOST_DEPTH: u32 = 1000;
 
+/// What a value costs to read or write beside its bytes, in instructions.
+const VALUE_INSTRUCTIONS: u64 = 24;
+
+/// What a table costs beside its values.
+const TABLE_INSTRUCTIONS: u64 = 100;
+
 /// What scripts set, for the rest of their run.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
@@ -79,7 +85,7 @@ pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
             let encoder = Encoder { lua, run: &of, settings: set.get(&of) };
             let mut out = Vec::new();
             encoder.value(value, 0, &mut out)?;
-            of.budget.charge_bytes(out.len() * 8)?;
+            of.budget.charge_bytes(out.len())?;
             lua.create_string(out)
         })?,
     )?;
@@ -94,11 +100,13 @@ pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
                 .coerce_string(value.clone())?
                 .ok_or_else(|| bad_argument(lua, 1, "decode", "string", Some(value)))?;
             let json = json.as_bytes();
-            of.budget.charge_bytes(json.len() * 8)?;
+            of.budget.charge_each_byte(json.len())?;
             Decoder { lua, run: &of, settings: set.get(&of), json: &json, at: 0 }.document()
         })?,
     )?;
     settings(lua, run, &shared, &cjson)?;
+    let of = run.clone();
+    cjson.raw_set("new", lua.create_function(move |lua, _: MultiValue| table(lua, &of))?)?;
     cjson.raw_set("null", Value::LightUserData(LightUserData(std::ptr::null_mut())))?;
     cjson.raw_set("_NAME", "cjson")?;
     cjson.raw_set("_VERSION", "2.1.0")?;
@@ -230,8 +238,9 @@ struct Encoder<'a> {
 
 impl Encoder<'_> {
     fn value(&self, value: &Value, depth: u32, out: &mut Vec<u8>) -> mlua::Result<()> {
+        self.run.budget.charge(self.lua, VALUE_INSTRUCTIONS)?;
         match value {
-            Value::String(text) => quote(&text.as_bytes(), out),
+            Value::String(text) => self.quote(&text.as_bytes(), out)?,
             Value::Integer(number) => self.number(*number as f64, out)?,
             Value::Number(number) => self.number(*number, out)?,
             Value::Boolean(truth) => out.extend_from_slice(if *truth { b"true" } else { b"false" }),
@@ -270,6 +279,7 @@ impl Encoder<'_> {
         if depth > self.settings.encode_depth || self.run.is_deep() {
             return Err(text(self.lua, format_args!("Cannot serialise, excessive nesting ({depth})")));
         }
+        self.run.budget.charge(self.lua, TABLE_INSTRUCTIONS)?;
         match self.array_len(table)? {
             Some(len) => {
                 out.push(b'[');
@@ -290,7 +300,7 @@ impl Encoder<'_> {
                         out.push(b',');
                     }
                     match &key {
-                        Value::String(key) => quote(&key.as_bytes(), out),
+                        Value::String(key) => self.quote(&key.as_bytes(), out)?,
                         Value::Integer(key) => {
                             out.push(b'"');
                             self.number(*key as f64, out)?;
@@ -309,6 +319,12 @@ impl Encoder<'_> {
                 out.push(b'}');
             }
         }
+        Ok(())
+    }
+
+    fn quote(&self, text: &[u8], out: &mut Vec<u8>) -> mlua::Result<()> {
+        self.run.budget.charge_each_byte(text.len())?;
+        quote(text, out);
         Ok(())
     }
 
@@ -403,6 +419,10 @@ impl Decoder<'_> {
         if self.json.len() >= 2 && (self.json[0] == 0 || self.json[1] == 0) {
             return Err(text(self.lua, "JSON parser does not support UTF-16 or UTF-32"));
         }
+        // As in C, where a zero ends a text.
+        if let Some(end) = self.json.iter().position(|byte| *byte == 0) {
+            self.json = &self.json[..end];
+        }
         let value = self.value(0)?;
         self.space();
         if self.at < self.json.len() {
@@ -453,6 +473,7 @@ impl Decoder<'_> {
 
     fn value(&mut self, depth: u32) -> mlua::Result<Value> {
         self.space();
+        self.run.budget.charge(self.lua, VALUE_INSTRUCTIONS)?;
         let rest = &self.json[self.at..];
         match rest.first() {
             Some(b'{') => self.object(depth + 1),

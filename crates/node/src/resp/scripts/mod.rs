@@ -11,13 +11,15 @@
 //! - *Nothing is left behind.* A script changes its own variables only. Its globals cannot be changed (`prelude.lua`), libraries are loaded
 //!   for each call, settings of `cjson` and seeds end with the run.
 //! - *It repeats itself.* Its time and its chance are its request's [moment](super::moment); its bounds are counted, not measured.
-//! - *It ends.* By the count of its instructions and of the bytes that it takes ([`budget`]), on a stack that is watched.
+//! - *It ends.* By the count of its instructions and of the bytes that it takes ([`budget`]), on a stack that is watched; by an alarm, if
+//!   those take longer than they should.
 //!
 //! # Where to look
 //!
 //! - [`vm`]: the machine of a thread, what it remembers, and how a run begins and ends. [`bridge`]: the way to the transaction.
 //! - `prelude.lua`, `natives`: what a script finds around it. `redis`: the table `redis`. `values`: RESP to Lua and back.
 //! - `strings`, `patterns`, `cjson`, `msgpack`, `packs`, `bits`: libraries. `raise`: errors on their way through Lua.
+//! - [`scan`]: how long a text takes to compile. [`costs`]: what Lua's own functions cost. [`watch`]: looks that come early.
 //! - [`shebang`]: first lines. [`sha1`]: names. [`dump`]: what `FUNCTION DUMP` gives.
 //! - Rows and commands: [`commands::scripts`](super::commands::scripts), [`commands::functions`](super::commands::functions).
 //!
@@ -27,6 +29,7 @@ mod bits;
 pub mod bridge;
 pub mod budget;
 mod cjson;
+mod costs;
 pub mod dump;
 mod msgpack;
 mod natives;
@@ -34,11 +37,13 @@ mod packs;
 mod patterns;
 mod raise;
 mod redis;
+mod scan;
 pub mod sha1;
 pub mod shebang;
 mod strings;
 mod values;
 pub mod vm;
+mod watch;
 
 /// Longest text of a script or of a library.
 pub const MAX_SCRIPT_BYTES: usize = 1 << 20;

@@ -11,6 +11,8 @@ use super::vm::Run;
 const MOST_PACKED_DEPTH: u32 = 16;
 /// Deeper data is refused.
 const MOST_UNPACKED_DEPTH: u32 = 500;
+/// What a value costs to read or write beside its bytes, in instructions.
+const VALUE_INSTRUCTIONS: u64 = 24;
 /// Values that one call gives: Lua's stack holds no more.
 const MOST_VALUES: usize = 7000;
 
@@ -31,7 +33,7 @@ pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
             for value in &args {
                 pack(lua, &of, value, 0, &mut out)?;
             }
-            of.budget.charge_bytes(out.len() * 8)?;
+            of.budget.charge_bytes(out.len())?;
             lua.create_string(out)
         })?,
     )?;
@@ -62,9 +64,11 @@ pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
 }
 
 fn pack(lua: &Lua, run: &Run, value: &Value, depth: u32, out: &mut Vec<u8>) -> mlua::Result<()> {
+    run.budget.charge(lua, VALUE_INSTRUCTIONS)?;
     match value {
         Value::String(text) => {
             let text = text.as_bytes();
+            run.budget.charge_bytes(text.len())?;
             match text.len() {
                 len @ 0..32 => out.push(0xa0 | len as u8),
                 len @ 32..0x100 => out.extend_from_slice(&[0xd9, len as u8]),
@@ -185,7 +189,7 @@ fn unpack(lua: &Lua, run: &Run, args: &MultiValue, name: &str) -> mlua::Result<M
     }
     let all = limit == 0 && offset == 0;
     let most = if limit == 0 { usize::MAX } else { limit as usize };
-    run.budget.charge_bytes((packed.len() - offset as usize) * 8)?;
+    run.budget.charge_bytes(packed.len() - offset as usize)?;
     let mut unpacker = Unpacker { lua, run, rest: &packed[offset as usize..] };
     let mut values = MultiValue::new();
     while !unpacker.rest.is_empty() && values.len() < most {
@@ -224,6 +228,7 @@ impl Unpacker<'_> {
         if depth > MOST_UNPACKED_DEPTH || self.run.is_deep() {
             return Err(text(self.lua, "Too many nested data structures in input."));
         }
+        self.run.budget.charge(self.lua, VALUE_INSTRUCTIONS)?;
         let tag = self.unsigned(1)? as u8;
         let number = |number: f64| Ok(Value::Number(number));
         match tag {
@@ -233,7 +238,8 @@ impl Unpacker<'_> {
             0xc2 | 0xc3 => Ok(Value::Boolean(tag == 0xc3)),
             0xca => number(f64::from(f32::from_bits(self.unsigned(4)? as u32))),
             0xcb => number(f64::from_bits(self.unsigned(8)?)),
-            0xcc..=0xcf => number(self.unsigned(1 << (tag - 0xcc))? as f64),
+            // As Redis has it, whose unsigned integers of 64 bits are signed ones.
+            0xcc..=0xcf => number(self.unsigned(1 << (tag - 0xcc))? as i64 as f64),
             0xd0 => number(f64::from(self.unsigned(1)? as i8)),
             0xd1 => number(f64::from(self.unsigned(2)? as i16)),
             0xd2 => number(f64::from(self.unsigned(4)? as i32)),

@@ -2,11 +2,13 @@
 
 use std::rc::Rc;
 
-use mlua::{Function, Lua, MultiValue, Table, Value};
+use mlua::{Function, Lua, MultiValue, Table, Value, ffi};
 
+use super::budget::EVERY;
 use super::raise::{self, Raise, bad_argument, text};
 use super::vm::{Run, load};
-use super::{bits, cjson, msgpack, packs, redis, strings};
+use super::watch;
+use super::{MAX_SCRIPT_BYTES, bits, cjson, msgpack, packs, redis, strings};
 
 /// Most of the stack that a script may have taken when it resumes a coroutine. Each may take the 200 nested calls of C that Lua allows,
 /// about as much again.
@@ -14,6 +16,17 @@ const MAX_STACK_BYTES: usize = 400 << 10;
 
 /// The same for what nests in our own code, at the end of which is no script.
 const MAX_OWN_STACK_BYTES: usize = 1200 << 10;
+
+/// A byte that is parsed costs as much as so many that are looked at.
+const PARSING_COSTS: usize = 32;
+
+const TOO_LONG: &str = "the text is too long";
+
+/// What it costs to resume a coroutine, in instructions.
+const RESUME_INSTRUCTIONS: u64 = 20;
+
+/// What it costs to make one: as many instructions as it may execute before the first look at them.
+const COROUTINE_INSTRUCTIONS: u64 = EVERY as u64;
 
 /// What an error costs that is caught, in instructions.
 const CAUGHT_INSTRUCTIONS: u64 = 100;
@@ -71,11 +84,21 @@ fn errors(lua: &Lua, run: &Rc<Run>, natives: &Table) -> mlua::Result<()> {
     )?;
     let run = run.clone();
     natives.raw_set(
-        "check_stack",
+        "enter",
         lua.create_function(move |lua, ()| {
-            if run.stack_used() > MAX_STACK_BYTES { Err(text(lua, "C stack overflow")) } else { Ok(()) }
+            if run.stack_used() > MAX_STACK_BYTES {
+                return Err(text(lua, "C stack overflow"));
+            }
+            run.coroutines.set(true);
+            // The count of a coroutine's instructions is its own, so that what it executes between two looks is seen here only.
+            run.budget.charge(lua, RESUME_INSTRUCTIONS)
         })?,
-    )
+    )?;
+    // SAFETY: they are functions of C, made for these arguments, and the prelude alone can call them.
+    unsafe {
+        natives.raw_set("switch", lua.create_c_function(switch)?)?;
+    }
+    Ok(())
 }
 
 /// Of an error that nobody catches: its text, and where it was raised.
@@ -135,13 +158,16 @@ fn basics(lua: &Lua, run: &Rc<Run>, environment: &Table, natives: &Table) -> mlu
     natives.raw_set("setmetatable", lua.create_function(setmetatable)?)?;
     natives.raw_set("collectgarbage", lua.create_function(|_, _: MultiValue| Ok(0))?)?;
     natives.raw_set("gcinfo", lua.create_function(|_, _: MultiValue| Ok((0, 0)))?)?;
-    let check = |lua: &Lua, function: Value| match &function {
-        Value::Function(function) if function.info().what != "C" => Ok(()),
+    let of = run.clone();
+    let check = move |lua: &Lua, function: Value| match &function {
+        Value::Function(function) if function.info().what != "C" => {
+            of.budget.charge(lua, COROUTINE_INSTRUCTIONS)
+        }
         _ => Err(text(lua, "bad argument #1 to 'create' (Lua function expected)")),
     };
     natives.raw_set("check_coroutine", lua.create_function(check)?)?;
 
-    let at = environment.clone();
+    let (at, of) = (environment.clone(), run.clone());
     natives.raw_set(
         "loadstring",
         lua.create_function(move |lua, (code, name): (Value, Value)| {
@@ -149,10 +175,10 @@ fn basics(lua: &Lua, run: &Rc<Run>, environment: &Table, natives: &Table) -> mlu
                 return Err(bad_argument(lua, 1, "loadstring", "string", Some(&code)));
             };
             let name = name.as_string().map_or_else(|| code.to_string_lossy(), |name| name.to_string_lossy());
-            Ok(loaded(lua, &at, &code.as_bytes(), &name))
+            loaded(lua, &of, &at, &code.as_bytes(), &name)
         })?,
     )?;
-    let at = environment.clone();
+    let (at, of) = (environment.clone(), run.clone());
     natives.raw_set(
         "load",
         lua.create_function(move |lua, (reader, name): (Value, Value)| {
@@ -164,19 +190,15 @@ fn basics(lua: &Lua, run: &Rc<Run>, environment: &Table, natives: &Table) -> mlu
                 match reader.call::<Value>(())? {
                     Value::Nil => break,
                     Value::String(piece) if piece.as_bytes().is_empty() => break,
-                    Value::String(piece) => code.extend_from_slice(&piece.as_bytes()),
+                    Value::String(piece) if code.len() + piece.as_bytes().len() <= MAX_SCRIPT_BYTES => {
+                        code.extend_from_slice(&piece.as_bytes());
+                    }
+                    Value::String(_) => return Ok((None, Some(TOO_LONG.to_string()))),
                     _ => return Err(text(lua, "reader function must return a string")),
                 }
-                if code.len() > super::MAX_SCRIPT_BYTES {
-                    return Err(text(lua, "the text is too long"));
-                }
             }
-            Ok(loaded(
-                lua,
-                &at,
-                &code,
-                name.as_string().map_or("=(load)".to_string(), |name| name.to_string_lossy()).as_str(),
-            ))
+            let name = name.as_string().map_or("=(load)".to_string(), |name| name.to_string_lossy());
+            loaded(lua, &of, &at, &code, &name)
         })?,
     )?;
 
@@ -205,11 +227,38 @@ fn basics(lua: &Lua, run: &Rc<Run>, environment: &Table, natives: &Table) -> mlu
 }
 
 /// As `loadstring` and `load` answer: a function, or nothing and why.
-fn loaded(lua: &Lua, environment: &Table, code: &[u8], name: &str) -> (Option<Function>, Option<String>) {
-    match load(lua, environment, code, name) {
+fn loaded(
+    lua: &Lua,
+    run: &Run,
+    environment: &Table,
+    code: &[u8],
+    name: &str,
+) -> mlua::Result<(Option<Function>, Option<String>)> {
+    if code.len() > MAX_SCRIPT_BYTES {
+        return Ok((None, Some(TOO_LONG.to_string())));
+    }
+    run.budget.charge_each_byte(code.len() * PARSING_COSTS + name.len())?;
+    let loaded = load(lua, environment, code, name);
+    run.budget.charge(lua, 0)?;
+    Ok(match loaded {
         Ok(function) => (Some(function), None),
         Err(mlua::Error::SyntaxError { message, .. }) => (None, Some(message)),
         Err(error) => (None, Some(raise::raised(&error).map_or_else(|| error.to_string(), Raise::to_string))),
+    })
+}
+
+/// Says that the coroutine which is the first argument executes from now on, or the state that this told before; tells which one did.
+unsafe extern "C-unwind" fn switch(state: *mut ffi::lua_State) -> i32 {
+    // SAFETY: the prelude hands over what it was asked to resume, or what this told; both are looked at only if they are of that kind.
+    unsafe {
+        let coroutine = ffi::lua_tothread(state, 1);
+        // Scripts have one light userdata, `cjson.null`, and that is null.
+        let told = ffi::lua_type(state, 1) == ffi::LUA_TLIGHTUSERDATA;
+        let told = if told { ffi::lua_touserdata(state, 1).cast() } else { std::ptr::null_mut() };
+        let next = if coroutine.is_null() { told } else { coroutine };
+        let before = if next.is_null() { std::ptr::null_mut() } else { watch::switch(next) };
+        ffi::lua_pushlightuserdata(state, before.cast());
+        1
     }
 }
 

@@ -21,8 +21,10 @@ pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
     packs.raw_set(
         "pack",
         lua.create_function(move |lua, args: MultiValue| {
-            let packed = pack(lua, &args)?;
-            of.budget.charge_bytes(packed.len() * 8)?;
+            let format = string(lua, &args, 0, "pack")?;
+            of.budget.charge_bytes(format.as_bytes().len() * 64)?;
+            let packed = pack(lua, &args, &format)?;
+            of.budget.charge_each_byte(packed.len())?;
             lua.create_string(packed)
         })?,
     )?;
@@ -32,6 +34,9 @@ pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
         lua.create_function(move |lua, args: MultiValue| {
             let format = string(lua, &args, 0, "unpack")?;
             of.budget.charge_bytes(format.as_bytes().len() * 64)?;
+            // What it reads of the data, it reads once.
+            let data = args.get(1).and_then(Value::as_string).map_or(0, |data| data.as_bytes().len());
+            of.budget.charge_bytes(data)?;
             unpack(lua, &args, &format)
         })?,
     )?;
@@ -143,8 +148,7 @@ fn string(lua: &Lua, args: &MultiValue, at: usize, name: &str) -> mlua::Result<L
     text.ok_or_else(|| bad_argument(lua, at + 1, name, "string", args.get(at)))
 }
 
-fn pack(lua: &Lua, args: &MultiValue) -> mlua::Result<Vec<u8>> {
-    let format = string(lua, args, 0, "pack")?;
+fn pack(lua: &Lua, args: &MultiValue, format: &LuaString) -> mlua::Result<Vec<u8>> {
     let format = format.as_bytes();
     let (mut items, mut out, mut arg) = (Format::new(lua, "pack", &format), Vec::new(), 1);
     let most = super::vm::limits().memory_bytes;

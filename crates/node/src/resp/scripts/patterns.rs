@@ -83,7 +83,11 @@ impl<'a> Matcher<'a> {
     }
 
     fn pay(&mut self) -> Result<(), Ended> {
-        self.steps = self.steps.checked_sub(1).ok_or(Ended::Spent)?;
+        self.pay_for(1)
+    }
+
+    fn pay_for(&mut self, steps: usize) -> Result<(), Ended> {
+        self.steps = self.steps.checked_sub(steps as u64).ok_or(Ended::Spent)?;
         Ok(())
     }
 
@@ -131,12 +135,13 @@ impl<'a> Matcher<'a> {
                     }
                     Some(digit) if digit.is_ascii_digit() => {
                         let (start, len) = self.back_reference(*digit)?;
-                        if self.text.len() - at < len
-                            || self.text[start..start + len] != self.text[at..at + len]
-                        {
+                        if self.text.len() - at < len {
                             return Ok(None);
                         }
-                        self.steps = self.steps.saturating_sub(len as u64 / 64);
+                        self.pay_for(len / 64)?;
+                        if self.text[start..start + len] != self.text[at..at + len] {
+                            return Ok(None);
+                        }
                         (at, item) = (at + len, item + 2);
                     }
                     _ => match self.single(at, item)? {
@@ -155,6 +160,8 @@ impl<'a> Matcher<'a> {
     /// One character class, and how often it may stand.
     fn single(&mut self, at: usize, item: usize) -> Result<Next, Ended> {
         let end = self.class_end(item)?;
+        // A set is read as far as its member for every byte that is asked.
+        let each = (end - item) / 4;
         let fits =
             |matcher: &Self, at: usize| at < matcher.text.len() && matcher.fits(matcher.text[at], item, end);
         match self.pattern.get(end) {
@@ -170,7 +177,7 @@ impl<'a> Matcher<'a> {
                 let least = usize::from(*quantity == b'+');
                 let mut count = 0;
                 while fits(self, at + count) {
-                    self.pay()?;
+                    self.pay_for(1 + each)?;
                     count += 1;
                 }
                 loop {
@@ -192,6 +199,7 @@ impl<'a> Matcher<'a> {
                     if let Some(found) = self.step(at, end + 1)? {
                         return Ok(Next::Done(Some(found)));
                     }
+                    self.pay_for(each)?;
                     if !fits(self, at) {
                         return Ok(Next::Done(None));
                     }

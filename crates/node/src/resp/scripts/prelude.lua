@@ -7,7 +7,7 @@ local G, real, natives = ...
 local error, type, tostring, getmetatable = error, type, tostring, getmetatable
 local raw_pcall, raw_xpcall, raw_setmetatable = pcall, xpcall, setmetatable
 local create, resume = coroutine.create, coroutine.resume
-local seen, caught, check_stack = natives.seen, natives.caught, natives.check_stack
+local seen, caught, enter, switch = natives.seen, natives.caught, natives.enter, natives.switch
 
 local function readonly()
   error('Attempt to modify a readonly table', 2)
@@ -47,9 +47,14 @@ function real.xpcall(f, handler)
   return after_xpcall(raw_xpcall(f, function(e) return handler(seen(e)) end))
 end
 
+local function after_step(before, ...)
+  switch(before)
+  return after_xpcall(...)
+end
+
 local function step(co, ...)
-  check_stack()
-  return after_xpcall(resume(co, ...))
+  enter()
+  return after_step(switch(co), resume(co, ...))
 end
 
 local function unwrap(ok, ...)

@@ -260,7 +260,7 @@ fn call(lua: &Lua, run: &Run, buffers: &RefCell<Buffers>, words: &MultiValue) ->
     if let [b'-', text @ .., b'\r', b'\n'] = &reply[..] {
         return Err(error(text));
     }
-    let value = values::from_reply(lua, reply);
+    let value = values::from_reply(lua, run, reply);
     if reply.capacity() > 1 << 20 {
         *reply = Vec::new();
     }

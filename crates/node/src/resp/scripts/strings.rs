@@ -9,8 +9,8 @@ use super::raise::{Raise, bad_argument, text};
 use super::vm::Run;
 
 const UNFINISHED: &str = "unfinished capture";
-/// Steps of a matcher that are worth one instruction.
-const STEPS_PER_INSTRUCTION: u64 = 1;
+/// What a search costs beside its steps, in instructions: it asks for memory, and its results become values.
+const SEARCH_INSTRUCTIONS: u64 = 16;
 
 /// Adds them for the prelude.
 pub fn add(lua: &Lua, run: &Rc<Run>, natives: &Table) -> mlua::Result<()> {
@@ -98,15 +98,15 @@ fn searched<R>(
     pattern: &[u8],
     search: impl FnOnce(&mut Matcher<'_>) -> Result<R, Ended>,
 ) -> mlua::Result<R> {
-    let steps = run.budget.left().saturating_mul(STEPS_PER_INSTRUCTION);
+    let steps = run.budget.left();
     let mut matcher = Matcher::new(of, pattern, steps);
     let found = search(&mut matcher);
-    run.budget.charge(lua, (steps - matcher.steps()) / STEPS_PER_INSTRUCTION)?;
+    run.budget.charge(lua, SEARCH_INSTRUCTIONS.saturating_add(steps - matcher.steps()))?;
     match found {
         Ok(found) => Ok(found),
         Err(Ended::Bad(why)) => Err(text(lua, why)),
         Err(Ended::Spent) => {
-            run.budget.charge(lua, steps + 1)?;
+            run.budget.charge(lua, steps.saturating_add(1))?;
             Err(Raise::Over.into())
         }
     }
@@ -131,7 +131,7 @@ fn find(lua: &Lua, run: &Run, args: &MultiValue, finds: bool) -> mlua::Result<Mu
     let plain =
         finds && args.get(3).is_some_and(|plain| !matches!(plain, Value::Nil | Value::Boolean(false)));
     if finds && (plain || !pattern.iter().any(|byte| b"^$*+?.([%-".contains(byte))) {
-        run.budget.charge_bytes(of.len() - from)?;
+        run.budget.charge_each_byte(of.len() - from)?;
         let found = find_bytes(&of[from..], &pattern).map(|at| from + at);
         return Ok(match found {
             Some(at) => {
@@ -166,6 +166,9 @@ fn find_bytes(of: &[u8], wanted: &[u8]) -> Option<usize> {
     // The table of Knuth, Morris and Pratt.
     if wanted.is_empty() {
         return Some(0);
+    }
+    if wanted.len() > of.len() {
+        return None;
     }
     let mut falls = vec![0u32; wanted.len()];
     let mut matched = 0;
@@ -260,6 +263,7 @@ fn substitute(lua: &Lua, run: &Run, args: &MultiValue) -> mlua::Result<(LuaStrin
         if let Some((last, captures, captured)) = found {
             count += 1.0;
             end = last;
+            run.budget.charge_each_byte(with.len() + (end - at) / 8)?;
             with.append(lua, &of, (at, end), &captures, captured, &mut out)?;
         }
         if end > at {
@@ -290,6 +294,14 @@ enum With {
 }
 
 impl With {
+    /// Bytes that are read for each match.
+    fn len(&self) -> usize {
+        match self {
+            With::Text(template) => template.len(),
+            With::Table(_) => 0,
+        }
+    }
+
     fn append(
         &self,
         lua: &Lua,

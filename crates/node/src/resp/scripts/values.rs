@@ -9,13 +9,18 @@ use crate::resp::number::parse_integer;
 use crate::resp::reply::{Protocol, Reply};
 use highwater_core::limits::MAX_REPLY_BYTES;
 
+/// What a value costs to read or write beside its bytes, in instructions.
+const VALUE_INSTRUCTIONS: u64 = 8;
+/// What a table costs to write beside its values: it may be one of several things.
+const TABLE_INSTRUCTIONS: usize = 100;
+
 /// How deeply an answer may nest: Redis allows some thousands, clients less.
 pub const MAX_DEPTH: usize = 1000;
 
 /// A reply of one of our own commands as a script sees it. An error is a table, not raised.
-pub fn from_reply(lua: &Lua, reply: &[u8]) -> mlua::Result<Value> {
+pub fn from_reply(lua: &Lua, run: &Run, reply: &[u8]) -> mlua::Result<Value> {
     let mut rest = reply;
-    read(lua, &mut rest)
+    read(lua, run, &mut rest)
 }
 
 fn line<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
@@ -29,7 +34,8 @@ fn number(digits: &[u8]) -> i64 {
     parse_integer(digits).expect("our replies' numbers are integers")
 }
 
-fn read(lua: &Lua, rest: &mut &[u8]) -> mlua::Result<Value> {
+fn read(lua: &Lua, run: &Run, rest: &mut &[u8]) -> mlua::Result<Value> {
+    run.budget.charge(lua, VALUE_INSTRUCTIONS)?;
     let head = line(rest);
     let (kind, head) = head.split_first().expect("a reply has a kind");
     let single = |field: &str, value: Value| -> mlua::Result<Value> {
@@ -59,22 +65,22 @@ fn read(lua: &Lua, rest: &mut &[u8]) -> mlua::Result<Value> {
             let count = number(head) as usize;
             let table = lua.create_table_with_capacity(count, 0)?;
             for at in 1..=count {
-                table.raw_set(at, read(lua, rest)?)?;
+                table.raw_set(at, read(lua, run, rest)?)?;
             }
             Ok(Value::Table(table))
         }
         b'~' => {
             let table = lua.create_table()?;
             for _ in 0..number(head) {
-                table.raw_set(read(lua, rest)?, true)?;
+                table.raw_set(read(lua, run, rest)?, true)?;
             }
             single("set", Value::Table(table))
         }
         b'%' => {
             let table = lua.create_table()?;
             for _ in 0..number(head) {
-                let key = read(lua, rest)?;
-                table.raw_set(key, read(lua, rest)?)?;
+                let key = read(lua, run, rest)?;
+                table.raw_set(key, read(lua, run, rest)?)?;
             }
             single("map", Value::Table(table))
         }
@@ -105,6 +111,8 @@ fn write(run: &Run, value: &Value, reply: &mut Reply<'_>, depth: usize) -> Resul
     if depth > MAX_DEPTH || run.is_deep() {
         return Err(Failed::text("ERR reached lua stack limit"));
     }
+    // A table that is in itself many times is written as often.
+    charge(run, VALUE_INSTRUCTIONS as usize)?;
     if reply.out.len() > MAX_REPLY_BYTES {
         // Whoever runs the command sees that it is too much, and ends the transaction.
         return Ok(());
@@ -125,6 +133,11 @@ fn write(run: &Run, value: &Value, reply: &mut Reply<'_>, depth: usize) -> Resul
     Ok(())
 }
 
+/// Charges for a part of an answer. Whoever runs the script tells why it is over.
+fn charge(run: &Run, instructions: usize) -> Result<(), Failed> {
+    run.budget.charge_bytes(instructions * 64).map_err(|_| Failed::text("ERR the run is over"))
+}
+
 /// As C converts it: what does not fit is the smallest integer.
 fn truncated(number: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
@@ -132,6 +145,7 @@ fn truncated(number: f64) -> i64 {
 }
 
 fn write_table(run: &Run, table: &Table, reply: &mut Reply<'_>, depth: usize) -> Result<(), Failed> {
+    charge(run, TABLE_INSTRUCTIONS)?;
     let get = |name: &str| table.raw_get::<Value>(name).unwrap_or(Value::Nil);
     if let Value::String(text) = get("err") {
         reply.error_bytes(&text.as_bytes());

@@ -9,7 +9,7 @@ use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
 
 use super::budget::{Budget, EVERY, Limits, Spent};
-use super::{Failed, bridge, natives, raise, values};
+use super::{Failed, bridge, costs, natives, raise, scan, values, watch};
 use crate::resp::keyspace::Stop;
 use crate::resp::reply::{Protocol, Reply};
 
@@ -22,6 +22,8 @@ const MAX_CHUNK_BYTES: usize = 8 << 20;
 pub struct Run {
     /// Counts runs.
     pub number: Cell<u64>,
+    /// It has resumed a coroutine.
+    pub coroutines: Cell<bool>,
     /// Instructions and memory.
     pub budget: Budget,
     /// Commands that write are refused.
@@ -82,6 +84,8 @@ struct Chunk {
 /// A machine.
 pub struct Vm {
     lua: Lua,
+    /// Where its own state is: not that of a coroutine.
+    state: *mut mlua::ffi::lua_State,
     run: Rc<Run>,
     /// The globals behind every script's environment.
     real: Table,
@@ -124,6 +128,12 @@ impl Vm {
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
         lua.gc_stop();
         let run = Rc::new(Run::default());
+        let mut state = std::ptr::null_mut();
+        // SAFETY: it only tells where the machine's own state is, which stays there for as long as the machine.
+        unsafe { lua.exec_raw::<()>((), |own| state = own) }?;
+        let looking = run.clone();
+        let look = lua.create_function(move |lua, ()| looking.budget.charge(lua, 0))?;
+        costs::guard(&lua, look)?;
         let (environment, real) = (lua.create_table()?, lua.create_table()?);
         let natives = natives::all(&lua, &run, &environment)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude").into_function()?;
@@ -131,12 +141,40 @@ impl Vm {
             prelude.call::<(Function, Function, Vec<Table>)>((&environment, &real, natives))?;
         let counted = run.clone();
         lua.set_global_hook(mlua::HookTriggers::new().every_nth_instruction(EVERY), move |lua, _| {
+            if counted.coroutines.get() {
+                // SAFETY: the state that calls the hook executes.
+                unsafe { lua.exec_raw::<()>((), |own| watch::correct(own)) }?;
+            }
             counted.budget.charge(lua, EVERY.into())?;
             Ok(mlua::VmState::Continue)
         })?;
         run.budget.settle(&lua)?;
         let (chunks, clock) = Default::default();
-        Ok(Vm { lua, run, real, environment, driver, choose, proxies, chunks, clock })
+        Ok(Vm { lua, state, run, real, environment, driver, choose, proxies, chunks, clock })
+    }
+
+    /// The names of all functions that a script can reach, such as `string.rep`: what is fuzzed.
+    pub fn functions(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for (name, value) in self.real.pairs::<String, Value>().filter_map(Result::ok) {
+            match value {
+                Value::Function(_) => names.push(name),
+                // A library is a proxy in front of its table.
+                Value::Table(proxy) => {
+                    let library = proxy.metatable().and_then(|meta| meta.raw_get::<Table>("__index").ok());
+                    let Some(library) = library.filter(|library| *library != self.real) else { continue };
+                    let functions = library.pairs::<String, Value>().filter_map(Result::ok);
+                    names.extend(
+                        functions
+                            .filter(|(_, value)| value.is_function())
+                            .map(|(inner, _)| format!("{name}.{inner}")),
+                    );
+                }
+                _ => {}
+            }
+        }
+        names.sort();
+        names
     }
 
     /// Whether a text is compiled already.
@@ -199,10 +237,9 @@ impl Vm {
         reply: &mut Reply<'_>,
     ) -> Result<Result<(), Failed>, Stop> {
         self.guarded(task, host, |vm| {
-            let (keys, args) = (vm.words(task.keys)?, vm.words(task.args)?);
+            let (keys, args) = vm.begin(task)?;
             vm.real.raw_set("KEYS", keys)?;
             vm.real.raw_set("ARGV", args)?;
-            vm.run.budget.begin(&vm.lua, limits())?;
             vm.drive(function, Value::Nil, Value::Nil, reply)
         })
     }
@@ -215,7 +252,7 @@ impl Vm {
     ) -> Result<Result<Vec<Registered>, Failed>, Stop> {
         let task = Task { name: b"", keys: &[], args: &[], read_only: true, seed: 0 };
         self.guarded(&task, host, |vm| {
-            vm.run.budget.begin(&vm.lua, limits())?;
+            vm.begin(&task)?;
             vm.register(function)
         })
     }
@@ -229,8 +266,7 @@ impl Vm {
         reply: &mut Reply<'_>,
     ) -> Result<Result<(), Failed>, Stop> {
         self.guarded(task, host, |vm| {
-            let (keys, args) = (vm.words(task.keys)?, vm.words(task.args)?);
-            vm.run.budget.begin(&vm.lua, limits())?;
+            let (keys, args) = vm.begin(task)?;
             let functions = match vm.register(library)? {
                 Ok(functions) => functions,
                 Err(failed) => return Ok(Err(failed)),
@@ -315,6 +351,7 @@ impl Vm {
             name.clear();
             name.extend_from_slice(task.name);
         }
+        run.coroutines.set(false);
         run.stack.set(natives::stack_pointer());
         run.logged.set(0);
         let outcome = bridge::lend(host, || body(self));
@@ -363,9 +400,18 @@ impl Vm {
         Ok(())
     }
 
+    /// Begins a run; its keys and arguments. Their making is charged, but for the memory: so is a crowd of them that Lua's hash takes for one.
+    fn begin(&self, task: &Task<'_>) -> mlua::Result<(Table, Table)> {
+        self.run.budget.begin(&self.lua, self.state, limits())?;
+        let words = (self.words(task.keys)?, self.words(task.args)?);
+        self.run.budget.settle_arguments(&self.lua)?;
+        Ok(words)
+    }
+
     fn words(&self, words: &[&[u8]]) -> mlua::Result<Table> {
         let table = self.lua.create_table_with_capacity(words.len(), 0)?;
         for (at, word) in words.iter().enumerate() {
+            self.run.budget.charge_bytes(word.len())?;
             table.raw_set(at + 1, self.lua.create_string(word)?)?;
         }
         Ok(table)
@@ -376,6 +422,11 @@ impl Vm {
 pub fn load(lua: &Lua, environment: &Table, code: &[u8], source: &str) -> mlua::Result<Function> {
     if code.first() == Some(&0x1b) {
         return Err(raise::text(lua, "precompiled chunks are refused"));
+    }
+    if let Some(line) = scan::too_complex(code) {
+        let name = source.trim_start_matches(['@', '=']).chars().take(60).collect::<String>();
+        let message = format!("{name}:{line}: the text is too complex");
+        return Err(mlua::Error::SyntaxError { message, incomplete_input: false });
     }
     lua.load(code)
         .set_name(source)

@@ -84,7 +84,7 @@ fn memory_is_bounded() {
         "local t = {} for i = 1, 2000 do t[i] = string.rep('x', 1000) end return table.concat(t):rep(100)",
         "return string.gsub(string.rep('a', 100000), 'a', string.rep('b', 1000))",
         "local t = {} for i = 1, 1000000 do t[i] = coroutine.create(function() end) end",
-        "return cmsgpack.pack(string.rep('x', 5000000), string.rep('y', 2900000))",
+        "local s = string.rep('x', 3900000) return cmsgpack.pack(s, s, s)",
     ] {
         let reply = eval(&mut client, script);
         assert!(
@@ -290,4 +290,233 @@ fn who_waits_for_data_is_woken_by_a_script_that_does_not_name_it() {
     waiter.ask("BLPOP list 0");
     assert_eq!(eval(&mut writer, "return redis.call('rpush', 'li' .. 'st', 'x')"), ":1\r\n");
     assert_eq!(node.woken(), vec![0x100]);
+}
+
+#[test]
+fn no_range_of_unpack_overflows() {
+    let mut client = bounded(1_000_000, 16);
+    for range in [
+        "{}, 0, 2^31 - 1",
+        "{}, -2^31, 2^31 - 1",
+        "{1, 2, 3}, -2, 2147483647",
+        "{1, 2, 3}, -2147483648, 3",
+        "{}, 1, 8000",
+        "{}, -2^31, 0",
+        "{}, 2^31 - 9000, 2^31 - 1",
+    ] {
+        let reply = eval(&mut client, &format!("return select('#', unpack({range}))"));
+        assert!(reply.contains("too many results to unpack"), "{range}: {reply}");
+    }
+    for (range, count) in [
+        ("{1, 2, 3}", 3),
+        ("{1, 2, 3}, 2", 2),
+        ("{}, 2^31 - 1, 2^31 - 1", 1),
+        ("{}, 5, 1", 0),
+        ("{}, 1, 7900", 7900),
+        ("{}, 1, 1e300", 0),
+        ("{}, 1, 0/0", 0),
+    ] {
+        assert_eq!(
+            eval(&mut client, &format!("return select('#', unpack({range}))")),
+            format!(":{count}\r\n"),
+            "{range}"
+        );
+    }
+    assert!(
+        eval(&mut client, "return unpack(1)")
+            .contains("bad argument #1 to 'unpack' (table expected, got number)")
+    );
+}
+
+/// What takes long inside of one instruction, or of one function of C, is counted as what it is: each of these ran for minutes.
+#[test]
+fn what_takes_long_in_c_is_counted() {
+    let mut client = bounded(2_000_000, 32);
+    for script in [
+        "local s = string.rep('x', 1e6) while true do s:upper() end",
+        "local s = string.rep('x', 1e6) while true do s:lower() end",
+        "local s = string.rep('x', 1e6) while true do s:reverse() end",
+        "local s = string.rep('x', 1e6) while true do s:find('y', 1, true) end",
+        "local s = string.rep('x', 1e6) while true do s:sub(2) end",
+        "local s = string.rep('x', 1e6) while true do ('%s'):format(s) end",
+        "local s = string.rep('x', 1e6) while true do ('%q'):format(s) end",
+        "local s = string.rep('1', 1e6) while true do tonumber(s, 16) end",
+        "local s = string.rep('x', 1e6) local t = {s, s} while true do table.concat(t) end",
+        "local t = {} for i = 1, 1e5 do t[i] = i end while true do table.insert(t, 1, 1) table.remove(t, 1) end",
+        "local t = {} for i = 1, 1e5 do t[i] = i % 100 end while true do table.sort(t) end",
+        "local t = {} for i = 1, 1e5 do t[i] = i end while true do table.sort(t, rawequal) end",
+        "local t = {} for i = 1, 1e5 do t[i] = i end while true do table.foreachi(t, type) end",
+        "local s = string.rep('x', 5e4) while true do s:find('[' .. string.rep('b', 1000) .. ']') end",
+        "local s = string.rep('x', 5e4) while true do s:find('[^' .. string.rep('b', 1000) .. ']*y') end",
+        "local s = string.rep('x', 5e4) while true do s:gsub('', 'y') end",
+        "local s = string.rep('x', 5e4) while true do for m in s:gmatch('') do end end",
+        "cjson.encode_sparse_array(true, 0) while true do cjson.encode({[1e6] = 1}) end",
+        "local t = {} for i = 1, 40 do t = {t, t} end return t",
+        "local t = {} for i = 1, 40 do t = {t, t} end return cjson.encode(t)",
+        "local s = 'return ' .. string.rep('x, ', 1000) .. 'x' while true do loadstring(s) end",
+        "while true do coroutine.wrap(function() for i = 1, 40 do end end)() end",
+    ] {
+        let reply = eval(&mut client, script);
+        assert!(reply.contains("limits.script_instructions"), "{script}: {}", &reply[..reply.len().min(200)]);
+    }
+    for (script, told) in [
+        ("table.insert({}, -1e9, 1)", "position out of bounds"),
+        ("table.insert({}, -2^31, 1)", "position out of bounds"),
+        (
+            "local t, k = {}, 1 while k < 2^31 do t[k] = 1 k = k * 2 end t[2^31 - 1] = 1 t[3] = 1 table.sort(t)",
+            "",
+        ),
+        (
+            "return loadstring(string.rep('x', 2e6)) == nil and select(2, loadstring(string.rep('x', 2e6)))",
+            "too long",
+        ),
+    ] {
+        let reply = eval(&mut client, script);
+        assert!(reply.contains(told), "{script}: {reply}");
+    }
+    let inserted = eval(
+        &mut client,
+        "local t = {2} table.insert(t, 1, 1) table.insert(t, 3) table.insert(t, 0, 0) local s = '' for i = 0, 4 do s = s .. tostring(t[i]) .. ' ' end return s",
+    );
+    assert!(inserted.contains("0 nil 1 2 3"), "{inserted}");
+    assert_eq!(eval(&mut client, "return 1"), ":1\r\n");
+}
+
+/// Instructions that take long and owe nothing: the alarm ends them, at the next one.
+#[test]
+fn what_nobody_stands_in_front_of_ends_by_the_alarm() {
+    let clock = Clocks { wall: || crate::clock::monotonic() / 1_000_000, cpu: crate::clock::thread_cpu_ms };
+    vm::limit(Limits { instructions: 0, memory_bytes: 64 << 20, clock: Some(clock) });
+    let mut client = Node::new().client();
+    for script in [
+        "local a, b = string.rep('\\0', 2e7), string.rep('\\0', 2e7) .. 'a' while true do local c = a < b end",
+        "local co = coroutine.wrap(function() local a = string.rep('x', 2e7) local b = a .. 'y' while true do local c = a .. 'y' end end) co()",
+    ] {
+        let began = crate::clock::thread_cpu_ms();
+        let reply = eval(&mut client, script);
+        let took = crate::clock::thread_cpu_ms() - began;
+        assert!(reply.contains("seconds of CPU time"), "{script}: {reply}");
+        assert!(took < crate::resp::scripts::budget::PATIENCE_MS * 12 / 10, "{script}: {took} ms");
+        assert_eq!(eval(&mut client, "return 1"), ":1\r\n");
+    }
+}
+
+/// Texts that kept the compiler busy for up to a minute, by every door.
+#[test]
+fn what_takes_long_to_compile_is_refused() {
+    let mut client = bounded(10_000_000, 64);
+    let texts = [
+        format!("local x return {}x", "x and ".repeat(170_000)),
+        format!("local x if x then {} end", "elseif x then ".repeat(70_000)),
+        format!("local x while x do {} end", "if x then break end ".repeat(50_000)),
+        format!(
+            "{}{}{}",
+            "local a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y = 1 function z() ".repeat(180),
+            "z=z ".repeat(150_000),
+            "end ".repeat(180)
+        ),
+    ];
+    for text in &texts {
+        for words in [
+            &["EVAL", text, "0"][..],
+            &["SCRIPT", "LOAD", text],
+            &["EVAL_RO", text, "0"],
+            &["EVAL", "return select(2, loadstring(ARGV[1]))", "0", text],
+            &[
+                "EVAL",
+                "local t = ARGV[1] return select(2, load(function() local s = t t = nil return s end))",
+                "0",
+                text,
+            ],
+        ] {
+            let reply = ask(&mut client, words);
+            assert!(reply.contains("too complex"), "{} {}", words[0], &reply[..reply.len().min(200)]);
+        }
+        let library = format!("#!lua name=x\n{text}");
+        let reply = ask(&mut client, &["FUNCTION", "LOAD", &library]);
+        assert!(reply.contains("too complex"), "{}", &reply[..reply.len().min(200)]);
+    }
+}
+
+#[test]
+fn nothing_is_collected_while_a_text_is_compiled() {
+    let mut client = bounded(30_000_000, 32);
+    let script = "local garbage = {} for i = 1, 3000 do garbage[i % 7] = string.rep('g', 5000) .. i
+        local f, e = loadstring('local a = ' .. string.rep('{', i % 90) .. string.rep('\\'x\\',', 50), '=' .. string.rep('n', 40) .. i)
+        if not e or not e:find('nnn' .. i .. ':1:', 1, true) then return e or 'no error' end end return 1";
+    assert_eq!(eval(&mut client, script), ":1\r\n");
+}
+
+#[test]
+fn texts_for_load_are_as_long_as_scripts() {
+    let mut client = bounded(30_000_000, 64);
+    for script in [
+        "return select(2, loadstring('--[' .. string.rep('=', 2^20) .. '['))",
+        "return select(2, loadstring(string.rep(' ', 2^20 + 1)))",
+        "local n = 0 return select(2, load(function() n = n + 1 return n < 40 and string.rep(' ', 2^15) or nil end))",
+    ] {
+        let reply = eval(&mut client, script);
+        assert!(reply.contains("the text is too long"), "{script}: {reply}");
+    }
+    assert_eq!(eval(&mut client, "return loadstring(string.rep(' ', 2^20 - 8) .. 'return 5')()"), ":5\r\n");
+}
+
+#[test]
+fn the_collector_is_out_of_reach() {
+    let mut client = bounded(1_000_000, 16);
+    assert_eq!(
+        eval(&mut client, "return {collectgarbage('step', 1), collectgarbage('stop'), gcinfo()}"),
+        "*4\r\n:0\r\n:0\r\n:0\r\n:0\r\n"
+    );
+    assert!(eval(&mut client, "return newproxy(true)").contains("nonexistent global variable 'newproxy'"));
+    let reply = eval(
+        &mut client,
+        "local n = 0 for i = 1, 2000 do setmetatable({}, {__gc = function() n = n + 1 end}) local s = string.rep('x', 20000) end return n",
+    );
+    assert_eq!(reply, ":0\r\n");
+}
+
+#[test]
+fn odd_digits_of_tohex() {
+    let mut client = bounded(1_000_000, 16);
+    for (digits, text) in [
+        ("-2^31", "0000ABCD"),
+        ("2^31 - 1", "0000abcd"),
+        ("2^31", "0000ABCD"),
+        ("0", ""),
+        ("-3", "BCD"),
+        ("0/0", ""),
+        ("9", "0000abcd"),
+    ] {
+        assert_eq!(
+            eval(&mut client, &format!("return bit.tohex(0xabcd, {digits})")),
+            format!("${}\r\n{text}\r\n", text.len()),
+            "{digits}"
+        );
+    }
+}
+
+#[test]
+fn many_parameters_and_few_arguments() {
+    let mut client = bounded(3_000_000, 16);
+    let parameters = (0..199).map(|n| format!("p{n}, ")).collect::<String>();
+    let script = format!(
+        "local function f({parameters}...) return select('#', ...) end local function g(n) if n == 0 then return f() end return (g(n - 1)) + f(1) end return g(3000)"
+    );
+    assert_eq!(eval(&mut client, &script), ":0\r\n");
+    let script = format!(
+        "local function f({parameters}...) return f(...) end for i = 1, 200 do coroutine.wrap(function() local ok = pcall(f, 1) end) end return f and 1"
+    );
+    assert_eq!(eval(&mut client, &script), ":1\r\n");
+}
+
+#[test]
+fn arguments_that_meet_in_one_chain_are_bounded_by_time() {
+    let slower = Clocks { wall: || slow() * 1000, cpu: || slow() * 1000 };
+    vm::limit(Limits { instructions: 0, memory_bytes: 16 << 20, clock: Some(slower) });
+    let mut client = Node::new().client();
+    let words: Vec<String> = (0..20_000).map(|n| n.to_string()).collect();
+    let words: Vec<&str> =
+        ["EVAL", "return 1", "0"].into_iter().chain(words.iter().map(String::as_str)).collect();
+    assert!(ask(&mut client, &words).contains("seconds of CPU time"));
 }

@@ -1,0 +1,256 @@
+//! Stands in front of those functions of Lua's own libraries whose work grows with what they are given: says what they cost, and refuses
+//! what overflows in C or has no end. They are called in place, so that their errors name them as ever.
+//!
+//! docs/internals/scripts.md has the table of every function of C that a script can reach, and what bounds it.
+
+use std::ffi::CStr;
+
+use mlua::ffi::{self, lua_CFunction, lua_State};
+use mlua::{Function, Lua};
+
+use super::watch::owe;
+
+/// Most that C takes on Lua's stack for one function.
+const MOST_RESULTS: i64 = 8_000;
+/// What a table can have of elements at the most, whatever its length is said to be: more memory than any run may take.
+const MOST_ELEMENTS: u64 = 1 << 28;
+/// How far outside of a table something may be inserted.
+const MOST_OUTSIDE: i64 = 1_000;
+/// Tables up to this length are sorted as ever: the square of it is no time.
+const SHORT: u64 = 1_000;
+/// Comparisons between two looks.
+const LOOK_EVERY: u32 = 512;
+
+/// What a function costs that is about to run with what is on the stack; or why it must not.
+type Cost = unsafe fn(*mut lua_State) -> Result<u64, &'static CStr>;
+
+/// A function of Lua's, and what is in front of it.
+struct Guarded {
+    library: &'static CStr,
+    name: &'static CStr,
+    cost: Cost,
+}
+
+static GUARDED: [Guarded; 18] = [
+    Guarded { library: c"_G", name: c"unpack", cost: unpack },
+    Guarded { library: c"_G", name: c"tonumber", cost: bytes_each },
+    Guarded { library: c"string", name: c"upper", cost: bytes_each },
+    Guarded { library: c"string", name: c"lower", cost: bytes_each },
+    Guarded { library: c"string", name: c"reverse", cost: bytes_each },
+    Guarded { library: c"string", name: c"sub", cost: results },
+    Guarded { library: c"string", name: c"byte", cost: results },
+    Guarded { library: c"string", name: c"char", cost: arguments },
+    Guarded { library: c"string", name: c"format", cost: format },
+    Guarded { library: c"string", name: c"dump", cost: dump },
+    Guarded { library: c"table", name: c"concat", cost: concat },
+    Guarded { library: c"table", name: c"insert", cost: insert },
+    Guarded { library: c"table", name: c"remove", cost: remove },
+    Guarded { library: c"table", name: c"sort", cost: sort },
+    Guarded { library: c"table", name: c"foreachi", cost: elements },
+    Guarded { library: c"table", name: c"foreach", cost: nothing },
+    Guarded { library: c"table", name: c"maxn", cost: nothing },
+    Guarded { library: c"_G", name: c"select", cost: arguments },
+];
+
+/// Puts ours in front of Lua's. `look`: looks at the run's bounds, and raises an error if it is over.
+pub fn guard(lua: &Lua, look: Function) -> mlua::Result<()> {
+    lua.globals().raw_set("look", look)?;
+    // SAFETY: the stack has room for what is pushed (`exec_raw` asks for three places, and four stay below what C always has); every function
+    // that is taken is one of C's, and is given its own upvalues: none of these has any.
+    unsafe {
+        lua.exec_raw::<()>((), |state| {
+            for guarded in &GUARDED {
+                ffi::lua_getglobal(state, guarded.library.as_ptr());
+                ffi::lua_getfield(state, -1, guarded.name.as_ptr());
+                let original = ffi::lua_tocfunction(state, -1).expect("Lua's libraries are in C");
+                ffi::lua_settop(state, -2);
+                ffi::lua_pushlightuserdata(state, std::ptr::from_ref(guarded).cast_mut().cast());
+                ffi::lua_pushlightuserdata(state, original as *mut _);
+                ffi::lua_getglobal(state, c"look".as_ptr());
+                ffi::lua_pushcclosure(state, guarded_call, 3);
+                ffi::lua_setfield(state, -2, guarded.name.as_ptr());
+                ffi::lua_settop(state, -2);
+            }
+        })
+    }?;
+    lua.globals().raw_set("look", mlua::Value::Nil)
+}
+
+/// What scripts call.
+unsafe extern "C-unwind" fn guarded_call(state: *mut lua_State) -> i32 {
+    // SAFETY: `guard` made this closure's upvalues: a reference that lives for ever, and a function of C. Nothing here has to be dropped, so
+    // an error may pass through. The function finds the stack as its caller left it.
+    unsafe {
+        let guarded = &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast_const().cast::<Guarded>();
+        match (guarded.cost)(state) {
+            Ok(cost) => owe(cost),
+            Err(why) => return ffi::luaL_error(state, c"%s".as_ptr(), why.as_ptr()),
+        }
+        let original = ffi::lua_touserdata(state, ffi::lua_upvalueindex(2));
+        let original = std::mem::transmute::<*mut std::ffi::c_void, lua_CFunction>(original);
+        let results = original(state);
+        if results > 8 {
+            owe(results as u64 / 4);
+        } else if results > 0 && ffi::lua_type(state, -1) == ffi::LUA_TSTRING {
+            owe(ffi::lua_objlen(state, -1) as u64 / 32);
+        }
+        results
+    }
+}
+
+/// The length of a string or table at a place; 0 of anything else.
+unsafe fn len(state: *mut lua_State, at: i32) -> u64 {
+    // SAFETY: both only look at a value, at a place that may be empty.
+    unsafe {
+        match ffi::lua_type(state, at) {
+            ffi::LUA_TSTRING | ffi::LUA_TTABLE => ffi::lua_objlen(state, at) as u64,
+            _ => 0,
+        }
+    }
+}
+
+/// An argument as C's functions take it: an integer of 32 bits, whatever it was.
+unsafe fn integer(state: *mut lua_State, at: i32, otherwise: i64) -> i64 {
+    // SAFETY: as above.
+    unsafe {
+        if ffi::lua_type(state, at) <= ffi::LUA_TNIL {
+            otherwise
+        } else {
+            i64::from(ffi::lua_tointeger_(state, at) as i32)
+        }
+    }
+}
+
+unsafe fn nothing(_: *mut lua_State) -> Result<u64, &'static CStr> {
+    Ok(10)
+}
+
+unsafe fn bytes_each(state: *mut lua_State) -> Result<u64, &'static CStr> {
+    // SAFETY: it only looks.
+    Ok(unsafe { len(state, 1) } / 4)
+}
+
+/// What it costs is its results, which are looked at in any case.
+unsafe fn results(_: *mut lua_State) -> Result<u64, &'static CStr> {
+    Ok(0)
+}
+
+unsafe fn arguments(state: *mut lua_State) -> Result<u64, &'static CStr> {
+    // SAFETY: it only looks.
+    Ok(unsafe { ffi::lua_gettop(state) } as u64 / 4)
+}
+
+unsafe fn format(state: *mut lua_State) -> Result<u64, &'static CStr> {
+    // SAFETY: it only looks.
+    let texts: u64 =
+        (1..=unsafe { ffi::lua_gettop(state) }).map(|at| 20 + unsafe { len(state, at) } / 4).sum();
+    Ok(texts)
+}
+
+unsafe fn dump(_: *mut lua_State) -> Result<u64, &'static CStr> {
+    Ok(1_000)
+}
+
+unsafe fn elements(state: *mut lua_State) -> Result<u64, &'static CStr> {
+    // SAFETY: it only looks.
+    let elements = unsafe { len(state, 1) };
+    if elements > MOST_ELEMENTS { Err(c"the table has too many elements") } else { Ok(elements * 2) }
+}
+
+/// `table.concat(t, separator, i, j)`
+unsafe fn concat(state: *mut lua_State) -> Result<u64, &'static CStr> {
+    // SAFETY: it only looks.
+    unsafe {
+        let elements = len(state, 1).min(MOST_ELEMENTS) as i64;
+        let (first, last) = (integer(state, 3, 1), integer(state, 4, elements));
+        Ok((last - first).clamp(0, elements) as u64 * 2)
+    }
+}
+
+/// `unpack(t, i, j)`: its own check of the range overflows (CVE-2025-46817).
+unsafe fn unpack(state: *mut lua_State) -> Result<u64, &'static CStr> {
+    // SAFETY: it only looks.
+    let (first, last) = unsafe { (integer(state, 2, 1), integer(state, 3, len(state, 1) as i64)) };
+    if last - first >= MOST_RESULTS {
+        Err(c"too many results to unpack")
+    } else {
+        Ok((last - first).max(0) as u64 / 4)
+    }
+}
+
+/// `table.insert(t, i, v)` moves what is behind `i`, however far in front of the table that is.
+unsafe fn insert(state: *mut lua_State) -> Result<u64, &'static CStr> {
+    // SAFETY: it only looks.
+    unsafe {
+        let elements = elements(state)?;
+        if ffi::lua_gettop(state) < 3 {
+            return Ok(0);
+        }
+        let behind = elements as i64 / 2 + 1;
+        let moved = behind - integer(state, 2, behind);
+        if moved > behind + MOST_OUTSIDE {
+            Err(c"bad argument #2 to 'insert' (position out of bounds)")
+        } else {
+            Ok(moved.max(0) as u64)
+        }
+    }
+}
+
+unsafe fn remove(state: *mut lua_State) -> Result<u64, &'static CStr> {
+    // SAFETY: it only looks.
+    unsafe {
+        let last = elements(state)? as i64 / 2;
+        Ok((last - integer(state, 2, last)).clamp(0, last) as u64)
+    }
+}
+
+/// `table.sort` takes as long as its worst case for whoever knows it. A function of the script's is counted; a comparison of C's is not, so
+/// for a long table ours is put in its place.
+unsafe fn sort(state: *mut lua_State) -> Result<u64, &'static CStr> {
+    // SAFETY: a closure with two upvalues takes the place of the second argument. C's functions have twenty places more than arguments.
+    unsafe {
+        let elements = elements(state)? / 2;
+        let compares = ffi::lua_type(state, 2);
+        let is_ours = compares == ffi::LUA_TFUNCTION && ffi::lua_iscfunction(state, 2) == 0;
+        if elements > SHORT
+            && !is_ours
+            && (compares <= ffi::LUA_TNIL || compares == ffi::LUA_TFUNCTION)
+            && ffi::lua_type(state, 1) == ffi::LUA_TTABLE
+        {
+            ffi::lua_settop(state, 2);
+            ffi::lua_pushvalue(state, ffi::lua_upvalueindex(3));
+            ffi::lua_pushvalue(state, 2);
+            ffi::lua_pushcclosure(state, less, 2);
+            ffi::lua_replace(state, 2);
+        }
+        Ok(elements)
+    }
+}
+
+std::thread_local! {
+    static COMPARED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// Whether the first argument belongs in front of the second: by the function that `sort` was given, or as `<` has it.
+unsafe extern "C-unwind" fn less(state: *mut lua_State) -> i32 {
+    // SAFETY: `sort` made this closure's upvalues. Nothing here has to be dropped.
+    unsafe {
+        owe(2);
+        let compared = COMPARED.get().wrapping_add(1);
+        COMPARED.set(compared);
+        if compared.is_multiple_of(LOOK_EVERY) {
+            ffi::lua_pushvalue(state, ffi::lua_upvalueindex(1));
+            ffi::lua_call(state, 0, 0);
+        }
+        if ffi::lua_type(state, ffi::lua_upvalueindex(2)) == ffi::LUA_TNIL {
+            let is_less = ffi::lua_lessthan(state, 1, 2);
+            ffi::lua_pushboolean(state, is_less);
+        } else {
+            ffi::lua_settop(state, 2);
+            ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
+            ffi::lua_insert(state, 1);
+            ffi::lua_call(state, 2, 1);
+        }
+        1
+    }
+}
