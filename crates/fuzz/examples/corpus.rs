@@ -117,6 +117,18 @@ fn heads() -> Vec<Vec<u8>> {
 }
 
 fn main() {
+    let mut state = 1u64;
+    let mut bytes = |count: usize| -> Vec<u8> {
+        let next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        };
+        std::iter::repeat_with(next).take(count).collect()
+    };
+    for n in 0..8 {
+        write("lua", &format!("calls-{n}"), &bytes(40 << (n / 2)));
+        write("scripts", &format!("text-{n}"), &bytes(24));
+    }
     write(
         "resp",
         "commands",

@@ -8,6 +8,7 @@
 
 mod cut;
 mod log;
+mod lua;
 pub mod memory;
 mod peers;
 mod resp;
@@ -24,6 +25,8 @@ pub struct Target {
     pub run: fn(&[u8]) -> bool,
     /// The largest single allocation that an input of `len` bytes may cause: `so much + so many times len`.
     pub largest_allocation: (usize, usize),
+    /// Code in C runs, which may end the process: the tests run batches in processes of their own.
+    pub alone: bool,
 }
 
 const KIB: usize = 1 << 10;
@@ -31,18 +34,21 @@ const KIB: usize = 1 << 10;
 /// All of them.
 pub const TARGETS: &[Target] = &[
     // Inline commands and arrays; then `redis.exec`, which gets its arguments from embedded callers, too.
-    Target { name: "resp", run: resp::stream, largest_allocation: (64 * KIB, 64) },
+    Target { name: "resp", run: resp::stream, largest_allocation: (64 * KIB, 64), alone: false },
     // A few bytes can make a value as long as one may be.
-    Target { name: "exec", run: resp::exec, largest_allocation: (48 * 1024 * KIB, 64) },
+    Target { name: "exec", run: resp::exec, largest_allocation: (48 * 1024 * KIB, 64), alone: false },
     // A receive buffer has at least a chunk.
-    Target { name: "frames", run: peers::frames, largest_allocation: (1100 * KIB, 8) },
-    Target { name: "peers", run: peers::messages, largest_allocation: (1100 * KIB, 64) },
-    Target { name: "handshake", run: peers::handshake, largest_allocation: (64 * KIB, 8) },
-    Target { name: "entry", run: log::entry, largest_allocation: (64 * KIB, 64) },
-    Target { name: "transactions", run: log::transactions, largest_allocation: (64 * KIB, 64) },
-    Target { name: "chunk", run: state::chunk, largest_allocation: (256 * KIB, 64) },
-    Target { name: "admin", run: words::admin, largest_allocation: (64 * KIB, 64) },
-    Target { name: "config", run: words::config, largest_allocation: (256 * KIB, 64) },
+    Target { name: "frames", run: peers::frames, largest_allocation: (1100 * KIB, 8), alone: false },
+    Target { name: "peers", run: peers::messages, largest_allocation: (1100 * KIB, 64), alone: false },
+    Target { name: "handshake", run: peers::handshake, largest_allocation: (64 * KIB, 8), alone: false },
+    Target { name: "entry", run: log::entry, largest_allocation: (64 * KIB, 64), alone: false },
+    Target { name: "transactions", run: log::transactions, largest_allocation: (64 * KIB, 64), alone: false },
+    Target { name: "chunk", run: state::chunk, largest_allocation: (256 * KIB, 64), alone: false },
+    Target { name: "admin", run: words::admin, largest_allocation: (64 * KIB, 64), alone: false },
+    Target { name: "config", run: words::config, largest_allocation: (256 * KIB, 64), alone: false },
+    // What a script may take is counted, and so is what is made of it: an answer, an array of what it holds.
+    Target { name: "lua", run: lua::calls, largest_allocation: (48 * 1024 * KIB, 64), alone: true },
+    Target { name: "scripts", run: lua::costly, largest_allocation: (256 * 1024 * KIB, 64), alone: true },
 ];
 
 impl Target {

@@ -56,8 +56,46 @@ impl Random {
     }
 }
 
+/// Seconds of a batch in a process of its own.
+const BATCH_SECONDS: u64 = 20;
+
+/// Runs a target in other processes, one after another: an end that no panic explains is a finding, and the next batch goes on.
+fn fuzz_alone(name: &str) {
+    let failures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/fuzz-failures");
+    std::fs::create_dir_all(&failures).unwrap();
+    let running = failures.join(format!("{name}-running-{}", std::process::id()));
+    let (seconds, seed) = (number("FUZZ_SECONDS", 0).max(1), number("FUZZ_SEED", 1));
+    let mut findings = Vec::new();
+    for batch in 0..seconds.div_ceil(BATCH_SECONDS) {
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([name, "--exact", "--nocapture"])
+            .env("FUZZ_RUNNING", &running)
+            .env("FUZZ_SECONDS", (seconds - batch * BATCH_SECONDS).min(BATCH_SECONDS).to_string())
+            .env("FUZZ_SEED", (seed + batch).to_string())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout).into_owned();
+        print!("{}", said.lines().filter(|line| line.contains("mutations")).collect::<String>());
+        if child.status.success() && said.contains("mutations of") {
+            eprint!("{}", String::from_utf8_lossy(&child.stderr));
+            continue;
+        }
+        let input = failures.join(format!("{name}-batch-{}", seed + batch));
+        drop(std::fs::copy(&running, &input));
+        let tail: Vec<_> =
+            String::from_utf8_lossy(&child.stderr).lines().map(str::to_string).take(40).collect();
+        findings.push(format!("{}: the input is in {}\n{}", child.status, input.display(), tail.join("\n")));
+    }
+    drop(std::fs::remove_file(&running));
+    assert!(findings.is_empty(), "{name}: {} findings\n{}", findings.len(), findings.join("\n"));
+}
+
 fn fuzz(name: &str) {
     let target = Target::named(name).unwrap();
+    let running = std::env::var_os("FUZZ_RUNNING");
+    if target.alone && running.is_none() {
+        return fuzz_alone(name);
+    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files: Vec<_> =
         std::fs::read_dir(root.join("corpus").join(name)).unwrap().map(|file| file.unwrap().path()).collect();
@@ -65,6 +103,9 @@ fn fuzz(name: &str) {
     assert!(!files.is_empty(), "{name} has a corpus");
     let corpus: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
     let run = |bytes: &[u8]| {
+        if let Some(running) = &running {
+            std::fs::write(running, bytes).unwrap();
+        }
         let outcome = catch_unwind(AssertUnwindSafe(|| target.check(bytes)));
         let panic = match outcome {
             Ok(understood) => return understood,
@@ -118,4 +159,4 @@ macro_rules! targets {
     };
 }
 
-targets!(resp exec frames peers handshake entry transactions chunk admin config);
+targets!(resp exec frames peers handshake entry transactions chunk admin config lua scripts);
