@@ -82,6 +82,6 @@ pub use registry::{EngineKind, build};
 pub use seam::{
     CheckpointNews, CheckpointOrder, ClientId, ControlOutbox, Controller, Counters, DiskState, Endpoint,
     Figure, Frame, Freshness, Handover, LogPosition, Member, MemberAnswer, MemberChange, Nanos, Next, Outbox,
-    Owner, Refusal, Released, Replica, Request, Resume, Roster, Service, Session, Status, Taken, Token, Worker,
-    releasable,
+    Owner, Refusal, Released, Replica, Request, Resume, Roster, Service, Session, Status, Taken, Token,
+    Worker, releasable,
 };

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use highwater_core::codec::Reader;
 use highwater_core::{Clock, Incarnation, Levels, NodeId};
 use highwater_engines::{
-    Endpoint, EngineKind, Frame, Nanos, Next, Options, Outbox, Refusal, Replica, Request, Taken, Worker, build,
+    Endpoint, EngineKind, Frame, Nanos, Next, Options, Outbox, Refusal, Replica, Request, Taken, Worker,
+    build,
 };
 use highwater_sim::{Interleaving, World, WorldOptions};
 

@@ -226,7 +226,7 @@ fn an_end_without_writes_is_kept_too() {
 fn what_was_not_ready_is_no_end() {
     let mut alone = Alone::new();
     let id = alone.open();
-    let session = Some(Session { id, sequence: 1 });
+    let session = Some(Session { id, sequence: 1, owner: ANNA });
     for _ in 0..2 {
         let told = alone.run(ADD_AND, &[7, b'n'], session);
         assert_eq!(told, (Outcome::Denied, b"LATER nothing was done".to_vec()));

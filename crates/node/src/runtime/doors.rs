@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use highwater_core::{Incarnation, NodeId};
-use highwater_engines::Service;
 use highwater_engines::sessions::Most;
 
 use crate::admin::http::guard::Guard;

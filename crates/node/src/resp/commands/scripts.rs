@@ -67,6 +67,10 @@ impl<T: Transaction> Host for Commands<'_, '_, T> {
     fn unix_ms(&self) -> u64 {
         self.keyspace.now()
     }
+
+    fn goes_on(&mut self) {
+        self.keyspace.transaction().goes_on();
+    }
 }
 
 /// Words of a request.

@@ -29,6 +29,9 @@ pub trait Host: Data {
 
     /// Unix time in ms.
     fn unix_ms(&self) -> u64;
+
+    /// Says that the run goes on, to whoever watches its worker.
+    fn goes_on(&mut self);
 }
 
 thread_local! {

@@ -200,7 +200,7 @@ impl Budget {
     /// Collects all garbage. Who is alive is looked at, and pays.
     fn collect(&self, lua: &Lua) -> mlua::Result<()> {
         // SAFETY: the state that asks executes.
-        unsafe { lua.exec_raw::<()>((), |own| watch::correct(own)) }?;
+        unsafe { lua.exec_raw::<()>((), watch::correct) }?;
         lua.gc_collect()?;
         // A collection sets the collector going.
         lua.gc_stop();

@@ -5,8 +5,8 @@
 //! - *What is owed.* Functions that we stand in front of say what they cost ([`owe`]). Once that is much, the hook comes with the next
 //!   instruction, and charges it ([`take_owed`]).
 //! - *An alarm.* Comparisons, concatenations, walks over what was removed from a table owe nothing: nobody can stand in front of them.
-//!   A timer of this thread's CPU time rings ten times a second while a script runs. When it has rung for too long for one run, the hook
-//!   comes with the next instruction, and ends the run. So a run is longer than [`PATIENCE_MS`] by one instruction, or one function of C, and none
+//!   A timer of this thread's CPU time rings ten times a second while a script runs, and the hook comes with the next instruction: it shows that
+//!   the worker goes on, or, when it has rung for too long for one run, ends the run. So a run is longer than [`PATIENCE_MS`] by one instruction, or one function of C, and none
 //!   takes long: its work is bounded by the memory that a run may have.
 //!
 //! Lua says of `lua_sethook` that a signal's handler may call it; its own interpreter does so.
@@ -38,6 +38,8 @@ struct Watch {
     /// This run has been rung for too long.
     expired: AtomicBool,
     armed: AtomicBool,
+    /// The hook was brought forward: it has to be put back.
+    forward: AtomicBool,
     /// The timer, once there is one.
     timer: AtomicPtr<libc::c_void>,
 }
@@ -51,20 +53,19 @@ thread_local! {
             rings: AtomicU32::new(0),
             expired: AtomicBool::new(false),
             armed: AtomicBool::new(false),
+            forward: AtomicBool::new(false),
             timer: AtomicPtr::new(std::ptr::null_mut()),
         }
     };
     static OWED: Cell<u64> = const { Cell::new(0) };
-    /// Whether the hook was brought forward: it has to be put back.
-    static FORWARD: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A run begins on this state. `alarm`: its time is bounded.
 pub fn begin(state: *mut ffi::lua_State, alarm: bool) {
     OWED.set(0);
-    FORWARD.set(false);
     set_hook(state, EVERY);
     WATCH.with(|watch| {
+        watch.forward.store(false, Relaxed);
         watch.run.store(watch.run.load(Relaxed) + 1, Relaxed);
         watch.expired.store(false, Relaxed);
         watch.state.store(state, Relaxed);
@@ -114,7 +115,7 @@ pub fn expired() -> bool {
 pub fn owe(instructions: u64) {
     let owed = OWED.get().saturating_add(instructions);
     OWED.set(owed);
-    if owed > MUCH && !FORWARD.replace(true) {
+    if owed > MUCH && !WATCH.with(|watch| watch.forward.swap(true, Relaxed)) {
         let state = state();
         if !state.is_null() {
             set_hook(state, 1);
@@ -124,7 +125,8 @@ pub fn owe(instructions: u64) {
 
 /// What is owed, which is charged now.
 pub fn take_owed() -> u64 {
-    if FORWARD.replace(false) && !expired() {
+    // One instruction: were the alarm to ring within it, the hook would stay where it was put.
+    if WATCH.with(|watch| watch.forward.swap(false, Relaxed)) && !expired() {
         let state = state();
         if !state.is_null() {
             set_hook(state, EVERY);
@@ -193,8 +195,9 @@ extern "C" fn ring(_signal: i32) {
             watch.rings.store(rings, Relaxed);
             if u64::from(rings) * RING_MS > PATIENCE_MS {
                 watch.expired.store(true, Relaxed);
-                set_hook(state, 1);
             }
+            watch.forward.store(true, Relaxed);
+            set_hook(state, 1);
         }
     });
 }
