@@ -291,7 +291,8 @@ fn a_host_that_does_not_exist_is_named() {
     assert_eq!(code, 4, "{error}");
     assert_one_line(&error);
     assert!(error.contains("the name \"no-such-host.invalid\" has no address"), "{error}");
-    let file = ConfigFile::new(&one_node("no-such-host.invalid:7100", "127.0.0.1:0", "127.0.0.1:0", ""));
+    let node = one_node("no-such-host.invalid:7100", "127.0.0.1:0", "127.0.0.1:0", "[security]\nopen = true");
+    let file = ConfigFile::new(&node);
     // A node's own name may be in the DNS a little later: it waits, and says so at once.
     let mut waiting = std::process::Command::new(env!("CARGO_BIN_EXE_highwater"))
         .args(["serve", "--config", file.path()])

@@ -62,7 +62,9 @@ fn documented() -> BTreeSet<String> {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations/metrics.md");
     let text = std::fs::read_to_string(page).unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
-    rows.map(|row| row.split('`').next().unwrap().to_string()).collect()
+    // Alerts are in rows of their own.
+    let names = rows.map(|row| row.split('`').next().unwrap().to_string());
+    names.filter(|name| name.starts_with("highwater_")).collect()
 }
 
 #[test]
