@@ -131,7 +131,7 @@ fn names_with_any_hash_can_be_made() {
 /// What is there all the time is met, and once; the places where the hashes of several are alike, the first place and the last among them, included.
 #[test]
 fn a_scan_meets_once_what_is_there_all_the_time_however_hashes_collide() {
-    for seed in 0..40 {
+    for seed in 0..6 {
         let mut random = Random::new(seed);
         for kind in KINDS {
             let mut client = Node::new().client();
