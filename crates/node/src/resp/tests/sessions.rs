@@ -1,7 +1,9 @@
 //! HW.SESSION HW.ONCE HW.OUTCOME, on an engine that keeps sessions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use highwater_core::random::Random;
 use highwater_core::{Clock, Epoch, Incarnation, NodeId};
 use highwater_engines::sessions::Most;
 use highwater_engines::{EngineKind, Options, Outbox, Replica, Request, Service, Token, build};
@@ -9,6 +11,7 @@ use highwater_engines::{EngineKind, Options, Outbox, Replica, Request, Service, 
 use super::double::wire;
 use crate::library::NodeLibrary;
 use crate::resp::acl::Access;
+use crate::resp::acl::change::News;
 use crate::resp::{Allowance, Callables, Connection, Description, Door, Procedures, Waiting};
 
 /// One node, and any number of connections to it.
@@ -44,10 +47,14 @@ impl Alone {
             backed_by: 1,
             waiting: Waiting::new(Box::new(|_| ())),
             access: Access::new(Vec::new(), Box::new(|| ())),
-            entropy: Box::new(|bytes| {
-                bytes.fill(0x5a);
-                true
-            }),
+            entropy: {
+                let drawn = AtomicU64::new(0);
+                Box::new(move |bytes| {
+                    let chance = Random::new(drawn.fetch_add(1, Ordering::Relaxed)).bits().to_le_bytes();
+                    bytes.iter_mut().zip(chance.iter().cycle()).for_each(|(byte, by)| *byte = *by);
+                    true
+                })
+            },
             describe: Box::new(describe),
             settings: Default::default(),
             operations: Box::new(crate::resp::operations::Nothing),
@@ -171,6 +178,8 @@ fn sessions_end_and_are_not_too_many() {
 #[test]
 fn sessions_belong_to_users() {
     let mut alone = Alone::new();
+    // Nobody reads the table of users here: it is known to be empty.
+    alone.door.access.install(&News { whole: true, ..News::default() });
     let (mut root, mut anna, mut bert) = (alone.connect(), alone.connect(), alone.connect());
     for name in ["anna", "bert"] {
         let user = format!("ACL SETUSER {name} on >pw ~* +@all");
