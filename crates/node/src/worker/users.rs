@@ -29,6 +29,9 @@ pub struct Users {
     next: Option<Nanos>,
     /// What is being read.
     reading: Option<Reading>,
+    /// There is no room for the users that the configuration adds to the table. Whoever waits is let in by what is there, and by the
+    /// configuration; they are written when there is room.
+    owes: bool,
     args: Vec<u8>,
 }
 
@@ -36,14 +39,20 @@ pub struct Users {
 enum Reading {
     /// On a snapshot of a node that does not serve.
     Snapshot,
-    /// In a transaction of a node that serves.
-    Confirming(Confirmation),
+    /// In a transaction of a node that serves, which adds the configuration's users, or only reads.
+    Confirming(Confirmation, Adds),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Adds {
+    Users,
+    Nothing,
 }
 
 impl Users {
     /// Nothing was read yet.
     pub fn new(door: Arc<Door>) -> Users {
-        Users { door, tried: 0, next: Some(0), reading: None, args: Vec::new() }
+        Users { door, tried: 0, next: Some(0), reading: None, owes: false, args: Vec::new() }
     }
 
     /// Reads if it is time, or if somebody waits for it.
@@ -58,7 +67,7 @@ impl Users {
             (true, true) => Some(SOON),
             (false, true) => Some(LATER),
             // Of an engine with a leader nobody else changes anything while this node serves.
-            (true, false) if !self.door.leaderless => None,
+            (true, false) if !self.door.leaderless && !self.owes => None,
             (_, false) => Some(EVERY),
         };
         self.next = pause.map(|pause| self.tried + pause);
@@ -71,9 +80,13 @@ impl Users {
         let users: ProcedureId = self.door.procedures.users;
         let token = pack(Owner::Keeper, SLOT, 0);
         let taken = if serves {
-            change::provide(known, access.provided(), &mut self.args);
+            let adds = if self.owes && waited_for { Adds::Nothing } else { Adds::Users };
+            match adds {
+                Adds::Users => change::provide(known, access.provided(), &mut self.args),
+                Adds::Nothing => change::read(known, &mut self.args),
+            }
             let confirmation = access.begin_confirmation();
-            self.reading = Some(Reading::Confirming(confirmation));
+            self.reading = Some(Reading::Confirming(confirmation, adds));
             engine.submit(now, Request::new(token, users, &self.args))
         } else {
             change::read(known, &mut self.args);
@@ -88,6 +101,9 @@ impl Users {
     /// What was read is released.
     pub fn released(&mut self, now: Nanos, outcome: Outcome, reply: &[u8]) {
         let Some(reading) = self.reading.take() else { return };
+        if let Reading::Confirming(_, Adds::Users) = reading {
+            self.note_room(outcome);
+        }
         let access = &self.door.access;
         let news = News::decode(reply).ok().filter(|_| outcome == Outcome::Committed);
         let Some(news) = news else {
@@ -98,9 +114,21 @@ impl Users {
             tracing::error!("users of the configuration: {}", String::from_utf8_lossy(news.told).trim());
         }
         access.install(&news);
-        if let Reading::Confirming(confirmation) = reading {
+        if let Reading::Confirming(confirmation, _) = reading {
             access.confirm(confirmation);
         }
+    }
+
+    /// The users of the configuration were to be written. A disk or a memory that is full keeps nobody from reading.
+    fn note_room(&mut self, outcome: Outcome) {
+        let owes = matches!(outcome, Outcome::DiskFull | Outcome::OutOfMemory | Outcome::TooLarge);
+        if owes && !self.owes {
+            tracing::warn!(
+                "users of the configuration that are new to this cluster cannot be written: {outcome:?}; they count on nodes that have them in \
+                 their configuration, and are written when there is room"
+            );
+        }
+        self.owes = owes || self.owes && outcome != Outcome::Committed;
     }
 
     /// When it wants a turn.
@@ -156,6 +184,9 @@ impl Gatekeeper {
 
 #[cfg(test)]
 mod tests {
+    use highwater_core::{Incarnation, Levels, NodeId};
+    use highwater_engines::{Endpoint, Frame, Next, Outbox, Taken};
+
     use super::*;
     use crate::resp::acl::Access;
 
@@ -163,6 +194,66 @@ mod tests {
 
     fn read(access: &Access) {
         access.install(&News { whole: true, ..News::default() });
+    }
+
+    /// Serves, and notes what it is asked.
+    #[derive(Default)]
+    struct Serves(Vec<u8>);
+
+    impl Worker for Serves {
+        fn ready(&self) -> Result<(), Refusal> {
+            Ok(())
+        }
+
+        fn submit(&mut self, _: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
+            self.0 = request.args.to_vec();
+            Ok(Taken::Placed)
+        }
+
+        fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation, _: Levels) {}
+        fn peer_down(&mut self, _: Nanos, _: NodeId) {}
+        fn deliver(&mut self, _: Nanos, _: Endpoint, _: Frame) {}
+        fn turn(&mut self, _: Nanos, _: &mut Outbox) -> Next {
+            Next::Idle
+        }
+        fn describe(&self) -> String {
+            String::new()
+        }
+    }
+
+    /// A line more in `auth.users_file`, and a full disk: the leader tried to write the user for ever, and answered nobody, not even those
+    /// that read.
+    #[test]
+    fn a_user_for_whom_there_is_no_room_keeps_nobody_waiting() {
+        for outcome in [Outcome::DiskFull, Outcome::OutOfMemory, Outcome::TooLarge] {
+            let door = Arc::new(crate::worker::tests::bench::door());
+            let (mut users, mut engine) = (Users::new(door.clone()), Serves::default());
+            let (mut adds, mut reads, mut now) = (Vec::new(), Vec::new(), EVERY);
+            change::provide(door.access.changes(), door.access.provided(), &mut adds);
+            change::read(door.access.changes(), &mut reads);
+            let wanted = door.access.want_confirmation();
+            users.turn(now, &mut engine);
+            assert_eq!(engine.0, adds, "the configuration's users are added");
+            users.released(now, outcome, &[]);
+            assert!(!door.access.has_confirmation(wanted));
+            now += SOON;
+            users.turn(now, &mut engine);
+            assert_eq!(engine.0, reads, "{outcome:?}: this needs no room");
+            let mut news = Vec::new();
+            News { whole: true, ..News::default() }.encode(&mut news);
+            users.released(now, Outcome::Committed, &news);
+            assert!(door.access.has_confirmation(wanted), "{outcome:?}: who waited goes on");
+            // They are not forgotten, and nothing is tried once a millisecond.
+            engine.0.clear();
+            users.turn(now + SOON, &mut engine);
+            assert_eq!((&engine.0[..], users.next()), (&[][..], Some(now + EVERY)));
+            (now, engine.0) = (now + EVERY, Vec::new());
+            users.turn(now, &mut engine);
+            assert_eq!(engine.0[0], adds[0], "{outcome:?}: they are added when there is room");
+            users.released(now, Outcome::Committed, &news);
+            users.turn(now + EVERY, &mut engine);
+            assert_eq!(users.next(), None, "{outcome:?}: and that is all");
+        }
     }
 
     #[test]

@@ -119,7 +119,8 @@ impl<'a> News<'a> {
         Ok(news)
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    /// As [`decode`](News::decode) reads it.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.changes.to_le_bytes());
         out.push(self.whole.into());
         put_varint(out, self.users.len() as u64);
