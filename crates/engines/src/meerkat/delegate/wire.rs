@@ -18,7 +18,7 @@ use highwater_core::limits::MAX_FRAME_BODY_BYTES;
 use highwater_core::{Incarnation, NodeId};
 
 /// Version of the greeting and of everything that follows it.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Length of a [`Hello`].
 pub const HELLO_BYTES: usize = 64;
 /// Length of a [`Welcome`].
