@@ -116,7 +116,7 @@ fn a_folder_belongs_to_one_node_of_one_cluster() {
     cluster.kill_all();
     let (code, words) = serve(&["--set", "cluster.id=other"]);
     assert_eq!(code, Some(3), "{words}");
-    assert!(words.contains("belongs to cluster \"highwater\", not \"other\""), "{words}");
+    assert!(words.contains("of cluster \"highwater\", not to node 0 of \"other\""), "{words}");
     let (code, words) = serve(&["--set", "cluster.workers=3"]);
     assert_eq!(code, Some(3), "{words}");
     assert!(words.contains("another number of workers"), "{words}");

@@ -101,7 +101,7 @@ fn what_is_left_of_a_lost_majority_is_shown_and_begins_a_new_cluster() {
         .output()
         .unwrap();
     let words = String::from_utf8(old.stderr).unwrap();
-    assert!(old.status.code() == Some(3) && words.contains("belongs to cluster \"second\""), "{words}");
+    assert!(old.status.code() == Some(3) && words.contains("of cluster \"second\""), "{words}");
     (0..3).for_each(|id| moved(id, "durability", "id = \"second\"\ndurability"));
     // It survives its own restarts, from the first one on.
     for round in 0..3 {
