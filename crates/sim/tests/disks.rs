@@ -99,6 +99,40 @@ fn a_leader_whose_disk_alone_is_about_to_be_full_makes_way() {
     lists.wait_for(5000 * MS, "all have everything", |lists| lists.world.converged().is_ok());
 }
 
+/// Its workers went on under its old ballot: writes were taken on the low disk again for a second, the traffic of its streams kept the
+/// others from standing, and now and then it was elected once more.
+#[test]
+fn a_leader_that_gives_the_lead_up_takes_nothing_more_and_keeps_nobody_from_it() {
+    const TIMEOUT: u64 = 30 * MS;
+    for seed in 1..=10 {
+        let mut lists = Lists::start(seed, 3, 2, durable);
+        let full = lists.world.leader().expect("somebody leads");
+        lists.world.fill_disk(full, Some(64 << 10));
+        // Reads go on meanwhile, and their streams vouch for who leads.
+        let gave_up = |lists: &Lists| lists.said("giving up the lead: its disk") > 0;
+        let deadline = lists.world.now + 2000 * MS;
+        while !gave_up(&lists) {
+            (0..2).for_each(|worker| _ = lists.ask(full, worker, &[1], &[]));
+            lists.run(MS / 2);
+            assert!(lists.world.now < deadline, "it keeps the lead\n{}", lists.story());
+        }
+        let began = lists.world.now;
+        // A turn of each worker may have been under way.
+        lists.run(MS / 10);
+        while lists.world.leader().is_none() {
+            for worker in 0..2 {
+                let taken = lists.ask(full, worker, &[1], &[2]);
+                assert_eq!(taken, None, "seed {seed}: taken without the lead\n{}", lists.story());
+            }
+            lists.run(MS / 2);
+            let took = lists.world.now - began;
+            assert!(took < 6 * TIMEOUT, "seed {seed}: nobody leads for {} ms\n{}", took / MS, lists.story());
+        }
+        assert_ne!(lists.world.leader(), Some(full), "seed {seed}\n{}", lists.story());
+        done(&mut lists, "writes at the new leader", &[], &[2]);
+    }
+}
+
 /// Several election timeouts for each sync, from the start, and leaders that die.
 #[test]
 fn disks_slower_than_timeouts_have_leaders_and_serve() {

@@ -127,6 +127,9 @@ impl Election {
     /// Gives up standing or leading, because the host could not take the streams over or cannot serve. Waits longer than
     /// anybody else before it stands again, so that a node that can do better has its turn.
     pub fn abandon(&mut self, now: Nanos) {
+        if self.standing == Standing::Leading {
+            self.take_word_back();
+        }
         self.standing = Standing::Follower;
         self.prepared = None;
         self.following = None;

@@ -54,6 +54,14 @@ impl Election {
         self.broadcast(ElectionMessage::Heartbeat { ballot: self.promised, beat, members });
     }
 
+    /// This node leads no more, and nobody leads in its place yet: what its streams still say vouches for nobody.
+    pub(super) fn take_word_back(&mut self) {
+        (self.rests, self.patient) = (false, Default::default());
+        if let Some(members) = self.members.clone() {
+            self.broadcast(ElectionMessage::Heartbeat { ballot: self.promised, beat: Beat::Asks, members });
+        }
+    }
+
     /// It rests, and should not any more.
     pub(super) fn is_roused(&self, now: Nanos) -> bool {
         self.rests() && !self.may_rest(now)

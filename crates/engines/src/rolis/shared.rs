@@ -39,7 +39,7 @@ pub struct Shared {
     pub commands: Vec<Mailbox<Command>>,
     /// Workers to controller.
     pub reports: Mailbox<Report>,
-    /// The leader cannot vouch for itself: it has not heard from a quorum for a while, or a worker stands still.
+    /// The leader cannot vouch for itself: it has not heard from a quorum for a while, a worker stands still, or it has given the lead up.
     pub no_quorum: AtomicBool,
     /// The leader rests: whoever has something to wait for wakes its controller.
     pub rests: AtomicBool,

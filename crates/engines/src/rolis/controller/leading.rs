@@ -130,8 +130,13 @@ impl RolisController {
     }
 
     /// Gives a takeover or the lead up: somebody else shall try.
+    ///
+    /// The workers stay in their ballot, so that what they have executed is decided if it can be. They take nothing more: that would be
+    /// answered by a leader that is none, on a disk that is full, say. Invariant: from here until this node leads again, or is fenced,
+    /// no request is taken.
     pub(super) fn abandon(&mut self, now: Nanos, why: &str) {
         self.desk.note(format!("giving up the lead: {why}"));
+        self.desk.shared.no_quorum.store(true, Ordering::Relaxed);
         self.leadership.stop_taking_over();
         self.end_lead(now);
         self.admission.end();
