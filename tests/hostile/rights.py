@@ -15,10 +15,12 @@ KINDS = ("string", "list", "set", "zset", "hash", "number")
 FORBIDDEN = [f"forbidden:{kind}" for kind in KINDS]
 # They change who the connection is, how it speaks, or which transaction it is in: what they do to others is tried elsewhere.
 APART = {"quit", "reset", "auth", "hello", "multi", "exec", "discard", "client", "hw.begin", "hw.commit", "hw.rollback", "hw.once", "wait", "shutdown"}
+# Answered once for each channel, or by a connection that does nothing else from then on.
+APART |= {"subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe"}
 # They look at all keys whatever the patterns are, as in Redis; rules about the command keep them from users.
 WHOLE = {"scan", "randomkey", "keys", "cluster", "hw.keysinslot"}
 POOL = [*(f"own:{kind}" for kind in KINDS), "1", "2", "0", "-1", "LEFT", "RIGHT", "GET", "SET", "u8", "AND", "COUNT", "*", "x", "LIMIT", "STORE", "MIN", "BYSCORE", "-", "+"]
-TRIES = 24
+TRIES = 12
 USERS = ["anna", "bert", "narrow"]
 
 
@@ -82,9 +84,12 @@ def tries(name, rng):
     """Words of a command, with something forbidden in each place."""
     for length in range(1, 6):
         for place in range(length):
-            words = rng.choices(POOL, k=length)
-            words[place] = rng.choice(FORBIDDEN + ["forbidden"])
-            yield [*name.split("|"), *words]
+            # A number is what most commands make most sense with: as a count of keys, a timeout, a table's column.
+            for words in (["1"] * length, rng.choices(POOL, k=length)):
+                words[place] = rng.choice(FORBIDDEN)
+                yield [*name.split("|"), *words]
+                words[place] = "forbidden"
+                yield [*name.split("|"), *words]
     for _ in range(TRIES):
         words = rng.choices(POOL + FORBIDDEN + ["forbidden"], k=rng.randrange(1, 8))
         yield [*name.split("|"), *words]
@@ -105,6 +110,11 @@ class Ways:
     def close(self):
         for wire in (self.direct, self.forwarded, self.snapshot):
             wire.close()
+
+    def in_step(self):
+        """Every reply so far was that of what was asked."""
+        for wire in (self.direct, self.forwarded, self.snapshot):
+            assert wire.done("ECHO", "in step") == b"in step"
 
     def alone(self, words):
         yield "by itself", self.direct.ask(*words)
@@ -181,6 +191,7 @@ def every_command(at, root):
                 assert name.split("|")[0] in WHOLE or not holds(reply, NEVER_NAMED), (way, words, reply)
                 if must_be_denied:
                     assert denied(reply) or holds(reply, "not allowed from script") or holds(reply, "ERR ") or holds(reply, "NOTINSIDE"), (way, words, reply)
+        ways.in_step()
         after = [seen(root, owner) for owner in ("forbidden", NEVER_NAMED)]
         assert after == before, (name, before, after)
     ways.close()

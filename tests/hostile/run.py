@@ -4,7 +4,7 @@
     python3 tests/hostile/run.py path/to/highwater [--only NAME ..] [--list]
 
 After each attack all nodes have to be there, the leader has to answer within seconds, and what was acknowledged has to be there. No node may die
-but those that are killed. Takes about six minutes on two cores, and 3 GB of memory. The attack on a full disk mounts a small tmpfs, so it needs root; else it is left
+but those that are killed. Takes about fifteen minutes on two cores, and 3 GB of memory. The attack on a full disk mounts a small tmpfs, so it needs root; else it is left
 out, and said so.
 """
 
