@@ -385,7 +385,7 @@ fn a_restarted_node_says_what_it_waits_for() {
     lists.run(100 * MS);
     assert_eq!(status(&lists, back).role, "starting", "{}", lists.story());
     let why = trouble(&lists, back);
-    assert!(why.contains(&format!("the living cluster that {other} knows of")), "{why}");
+    assert!(why.contains(&format!("the living cluster that node {} knows of", other.0)), "{why}");
     lists.world.network.heal();
     lists.wait_for(500 * MS, "its return", |lists| {
         status(lists, back).role == "follower" && trouble(lists, back).is_empty()

@@ -92,7 +92,7 @@ impl Executor {
     /// Whether this turn's transactions have done so much that the next one waits for another turn.
     #[inline]
     pub fn has_done_enough(&self, occ: &Occ) -> bool {
-        occ.all_rows() - self.turn_began > ROWS_A_TURN
+        rows_since(self.turn_began, occ) > ROWS_A_TURN
     }
 
     /// Whether requests wait for another attempt.
@@ -235,7 +235,7 @@ impl Executor {
             if path.sealer.clock_stands().is_some() {
                 return Again::Waits;
             }
-            no_room = path.occ.all_rows() - turn_began > ROWS_A_TURN
+            no_room = rows_since(turn_began, path.occ) > ROWS_A_TURN
                 || path.occ.log_len() >= options.max_entry_bytes
                 || path.sealer.unreleased_bytes() >= in_flight as u64
                 || path.pending.bytes() + path.confirming.bytes() >= in_flight
@@ -337,4 +337,10 @@ fn back_off(random: &mut u64) {
         std::hint::spin_loop();
     }
     hooks::waits();
+}
+
+/// Rows that transactions have passed since the count stood at `turn_began`. A store that was replaced meanwhile counts from nothing: none, then.
+#[inline]
+fn rows_since(turn_began: u64, occ: &Occ) -> u64 {
+    occ.all_rows().saturating_sub(turn_began)
 }
