@@ -53,7 +53,7 @@ pub enum Order {
 /// A time in which commands wait. One atomic word holds it, so that nobody sees half of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pause {
-    /// Its end, in Unix time in ms, up to [`Pause::LATEST`]; 0: there is none.
+    /// Its end, in Unix time in ms, up to `Pause::LATEST`; 0: there is none.
     pub until_ms: u64,
     /// All commands wait; else those that write.
     pub reads: bool,

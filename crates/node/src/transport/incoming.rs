@@ -3,7 +3,7 @@
 //! Where TLS is spoken, the first byte says whether the caller speaks it, and a hello counts only from a caller who has shown a certificate
 //! for the node that it says it is. Nothing of a caller leaves this module before that.
 //!
-//! Strangers are bounded: there are a few ([`Shares::callers`](crate::descriptors::Shares)) who have not said hello, of those from the address that most come from the
+//! Strangers are bounded: there are a few (`Shares::callers` of `descriptors`) who have not said hello, of those from the address that most come from the
 //! first goes when another comes, each has
 //! `PATIENCE`, and at most `STEPS` steps of handshakes are made between two turns of the control thread, because a step of TLS takes a
 //! good part of a millisecond, and heartbeats go first.

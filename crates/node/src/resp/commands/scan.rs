@@ -3,7 +3,7 @@
 //! A cursor is a [`Place`], the upper bits of the hash that a scan goes on from: whatever comes and goes meanwhile, what is there all the
 //! time has one place, and is met. Members or keys of one place are given together.
 //!
-//! One call is one transaction, so that a `COUNT` is a hint: a call looks at no more than [`MOST_LOOKED`], whatever its count is. What a
+//! One call is one transaction, so that a `COUNT` is a hint: a call looks at no more than `MOST_LOOKED`, whatever its count is. What a
 //! longer one has read others would change before it is done, again and again.
 
 use std::ops::ControlFlow;

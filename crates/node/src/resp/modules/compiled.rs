@@ -1,7 +1,7 @@
 //! A module that is compiled, and those that this process remembers.
 //!
 //! A worker that needs a module which is not here has it [compiled](super::compiler) and goes on: when it is loaded, and at its first call on
-//! a node that has not seen it. What was found is a [`Verdict`], which whoever asked finds when it asks again. Each thread keeps the last few modules
+//! a node that has not seen it. What was found is a `Verdict`, which whoever asked finds when it asks again. Each thread keeps the last few modules
 //! that it used, so that a call takes no lock; what the cache forgets, they forget.
 
 use std::cell::RefCell;

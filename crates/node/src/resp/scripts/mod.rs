@@ -19,7 +19,7 @@
 //! - [`vm`]: the machine of a thread, what it remembers, and how a run begins and ends. [`bridge`]: the way to the transaction.
 //! - `prelude.lua`, `natives`: what a script finds around it. `redis`: the table `redis`. `values`: RESP to Lua and back.
 //! - `strings`, `patterns`, `cjson`, `msgpack`, `packs`, `bits`: libraries. `raise`: errors on their way through Lua.
-//! - [`scan`]: how long a text takes to compile. [`costs`]: what Lua's own functions cost. [`watch`]: looks that come early.
+//! - `scan`: how long a text takes to compile. `costs`: what Lua's own functions cost. `watch`: looks that come early.
 //! - [`shebang`]: first lines. [`sha1`]: names. [`dump`]: what `FUNCTION DUMP` gives.
 //! - Rows and commands: [`commands::scripts`](super::commands::scripts), [`commands::functions`](super::commands::functions).
 //!
