@@ -176,8 +176,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("highwater", type=pathlib.Path)
     parser.add_argument("--only", nargs="*", help="attacks by name")
-    options = parser.parse_args()
     known = {attack.__name__ for *_, attacks in ATTACKS for attack in attacks}
+    parser.add_argument("--list", action="version", version="\n".join(sorted(known)), help="tells the attacks' names")
+    options = parser.parse_args()
     if options.only and set(options.only) - known:
         sys.exit(f"there are {', '.join(sorted(known))}")
     left_out = []
