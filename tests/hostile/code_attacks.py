@@ -182,3 +182,25 @@ def modules(at):
         refused(wire.ask("HW.CALL", "." * 1000))
         wire.ask("HW.MODULE", "UNLOAD", "odd")
     return f"{loaded} of {len(MODULES)} were loaded"
+
+
+def scripts_that_take_their_time(at):
+    """What is one slow instruction after another runs into its bound of time; its leader leads on, in the same epoch."""
+    # Comparisons of strings that are there already, and concatenations: nothing counts them.
+    slow = [
+        "local a, b = string.rep('x', 1e7), string.rep('x', 1e7 - 1) .. 'x' while true do if a < b then return 1 end end",
+        "local a = string.rep('x', 5e6) while true do local b = a .. a if #b == 1 then return 1 end end",
+        "local n = 0 while true do n = n + 1 end",
+    ]
+    leader, took = at.leader(), []
+    with Wire(at.port(), timeout=60) as wire:
+        epoch = [line for line in wire.done("INFO", "replication").decode().splitlines() if line.startswith("epoch")]
+        assert epoch
+        for script in slow:
+            began = time.monotonic()
+            assert isinstance(wire.ask("EVAL", script, 0), Refused), script
+            took.append(time.monotonic() - began)
+        assert [line for line in wire.done("INFO", "replication").decode().splitlines() if line.startswith("epoch")] == epoch
+        assert wire.done("ROLE")[0] == b"master"
+    assert at.leader() == leader
+    return ", ".join(f"{seconds:.1f} s" for seconds in took)
