@@ -464,8 +464,7 @@ fn a_node_that_starts_ends_when_it_is_asked_to() {
     command.args(["serve", "--config"]).arg(&config);
     let (lock, mut child) = waiting(&cluster, command);
     kill_process(pid(&child), Signal::HUP).unwrap();
-    thread::sleep(Duration::from_millis(100));
-    assert!(child.try_wait().unwrap().is_none(), "it goes on to start");
+    // Had that ended it, it would have no exit code.
     kill_process(pid(&child), Signal::TERM).unwrap();
     assert_eq!(ended(&mut child, soon), Some(0));
     drop(lock);
