@@ -25,8 +25,8 @@ use crate::sync::Ordering;
 pub const STUCK: u64 = 4;
 /// What executes and shows no step is in time for so many.
 pub const LONG_EXECUTION: u64 = 16;
-/// What executes and goes on is in time for so many: 38 s. What one transaction may do ([`max_transaction_rows`](crate::Options)) takes some seconds on a
-/// core of its own, and this is for one on a tenth of a core. It ends by itself: its rows are bounded.
+/// What executes and goes on is in time for so many: 38 s. What one transaction may do ([`max_transaction_rows`](crate::Options)) takes ten seconds on a
+/// core of its own, and this is for one on a third of a core. It ends by itself: its rows are bounded.
 const LONGEST_EXECUTION: u64 = 320;
 const _: () = assert!(LONG_EXECUTION < LONGEST_EXECUTION);
 /// No progress in a stream for so many: it stands still.
