@@ -92,7 +92,20 @@ pub trait Transaction {
 
     /// Says that the procedure goes on, though it touches no row that it has not touched: whoever watches its worker would take
     /// it for one that hangs. How long it may go on altogether stays bounded. A procedure that loops for ever must not say so.
-    fn goes_on(&mut self) {}
+    ///
+    /// # Errors
+    /// [`Abort::TooLarge`] if it has gone on for too long.
+    fn goes_on(&mut self) -> Result<(), Abort> {
+        Ok(())
+    }
+
+    /// Says that so many rows will be passed and so many added, at least: what cannot fit is refused before it is done.
+    ///
+    /// # Errors
+    /// [`Abort::TooLarge`] if those are more than this transaction may.
+    fn expects(&mut self, _passed: u64, _added: u64) -> Result<(), Abort> {
+        Ok(())
+    }
 
     /// Says which keys of [`KeyKind::U64`](crate::KeyKind) tables will be needed soon, so that their cache misses
     /// overlap. A hint: it reads nothing and never fails.

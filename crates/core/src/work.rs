@@ -13,15 +13,60 @@ use crate::transaction::Abort;
 /// A row that is added counts as so many that are looked up: it takes a place in an index, in the log and in the store.
 pub const ADDED: usize = 4;
 
-/// Steps of one worker, ever. Written by that worker alone; whoever watches compares two looks.
-#[derive(Debug, Default)]
+/// No time at all: nothing executes, nothing is to end.
+const NEVER: u64 = u64::MAX;
+
+/// One worker's transactions, as whoever watches the worker sees them, and what the watcher asks of them.
+///
+/// The worker writes `steps` and `since`, the watcher `ends`. Each word stands for itself: nothing is read together with another as one picture.
+#[derive(Debug)]
 #[repr(align(128))]
-pub struct Progress(AtomicU64);
+pub struct Progress {
+    /// Steps ever: whoever watches compares two looks.
+    steps: AtomicU64,
+    /// Since when the worker executes, in the watcher's time; [`NEVER`] if it does not.
+    since: AtomicU64,
+    /// The execution, named by its `since`, that is to end: an order that comes late meets no other one.
+    ends: AtomicU64,
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress { steps: AtomicU64::new(0), since: AtomicU64::new(NEVER), ends: AtomicU64::new(NEVER) }
+    }
+}
 
 impl Progress {
     /// Steps so far.
     pub fn steps(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.steps.load(Ordering::Relaxed)
+    }
+
+    /// The worker executes since then; `u64::MAX`: it does not.
+    #[inline]
+    pub fn executes(&self, since: u64) {
+        self.since.store(since, Ordering::Relaxed);
+    }
+
+    /// Since when the worker executes; `u64::MAX`: it does not.
+    pub fn executes_since(&self) -> u64 {
+        self.since.load(Ordering::Relaxed)
+    }
+
+    /// Asks for the end of what has been executing since then. It ends at its next row, if it is not about to commit.
+    pub fn end(&self, since: u64) {
+        self.ends.store(since, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn is_asked(&self) -> bool {
+        self.ends.load(Ordering::Relaxed) != NEVER
+    }
+
+    /// Whether what executes now was asked to end.
+    #[cold]
+    fn has_to_end(&self) -> bool {
+        self.ends.load(Ordering::Relaxed) == self.executes_since()
     }
 }
 
@@ -32,6 +77,8 @@ pub struct Work {
     rows: u64,
     /// Most of them.
     most: u64,
+    /// The same, or none at all once the transaction was asked to end.
+    bound: u64,
     /// Rows of all transactions that have begun, but for the last.
     before: u64,
     /// Grows with every row, and with what is done for many of them.
@@ -41,19 +88,20 @@ pub struct Work {
 
 impl Default for Work {
     fn default() -> Work {
-        Work { rows: 0, most: DEFAULT_TRANSACTION_ROWS, before: 0, steps: 0, progress: None }
+        let most = DEFAULT_TRANSACTION_ROWS;
+        Work { rows: 0, most, bound: most, before: 0, steps: 0, progress: None }
     }
 }
 
 impl Work {
     /// From now on a transaction may pass so many rows.
     pub fn set_most(&mut self, rows: u64) {
-        self.most = rows;
+        (self.most, self.bound) = (rows, rows);
     }
 
     /// Rows that the open transaction may still pass.
     pub fn left(&self) -> u64 {
-        self.most.saturating_sub(self.rows)
+        self.bound.saturating_sub(self.rows)
     }
 
     /// Most rows that a transaction may pass.
@@ -71,26 +119,53 @@ impl Work {
     pub fn begin(&mut self) {
         self.before += self.rows;
         self.rows = 0;
+        self.bound = self.most;
     }
 
     /// So many rows are passed.
     ///
     /// # Errors
-    /// [`Abort::TooLarge`] if they are more than the transaction may pass.
+    /// [`Abort::TooLarge`] if they are more than the transaction may pass, or if it was asked to end.
     #[inline]
     pub fn pass(&mut self, rows: usize) -> Result<(), Abort> {
         self.rows += rows as u64;
         self.step();
-        if self.rows > self.most { Err(Abort::TooLarge) } else { Ok(()) }
+        if self.rows > self.bound { Err(Abort::TooLarge) } else { Ok(()) }
     }
 
-    /// The worker goes on, whatever it is that it does.
+    /// Rows are about to be passed, and others to be added.
+    ///
+    /// # Errors
+    /// [`Abort::TooLarge`] if they are more than the transaction may still pass: better now than when most of them are done.
+    pub fn expect(&mut self, passed: u64, added: u64) -> Result<(), Abort> {
+        self.step();
+        let rows = added.saturating_mul(ADDED as u64).saturating_add(passed);
+        if rows > self.left() { Err(Abort::TooLarge) } else { Ok(()) }
+    }
+
+    /// The transaction goes on, whatever it is that it does.
+    ///
+    /// # Errors
+    /// [`Abort::TooLarge`] if it was asked to end.
+    pub fn go_on(&mut self) -> Result<(), Abort> {
+        self.pass(0)
+    }
+
+    /// The worker goes on, and cannot end what it does.
     #[inline]
     pub fn step(&mut self) {
         self.steps += 1;
         if let Some(progress) = &self.progress {
-            progress.0.store(self.steps, Ordering::Relaxed);
+            progress.steps.store(self.steps, Ordering::Relaxed);
+            if progress.is_asked() && progress.has_to_end() {
+                self.bound = 0;
+            }
         }
+    }
+
+    /// Whether the open transaction, or else the last one, was asked to end.
+    pub fn was_ended(&self) -> bool {
+        self.bound < self.most
     }
 
     /// Rows of the open transaction, or else of the last one.
@@ -128,5 +203,35 @@ mod tests {
         let seen = progress.steps();
         work.pass(5).expect("it may");
         assert!(seen > 0 && progress.steps() > seen);
+    }
+
+    #[test]
+    fn what_cannot_fit_is_refused_before_it_is_done() {
+        let mut work = Work::default();
+        work.set_most(20);
+        assert_eq!(
+            [(0, 5), (20, 0), (1, 5), (0, u64::MAX), (u64::MAX, 1)]
+                .map(|(passed, added)| work.expect(passed, added).is_ok()),
+            [true, true, false, false, false]
+        );
+        work.pass(4).expect("it may");
+        assert_eq!([4, 5].map(|added| work.expect(0, added).is_ok()), [true, false]);
+    }
+
+    #[test]
+    fn what_was_asked_to_end_ends_and_nothing_else_does() {
+        let (mut work, progress) = (Work::default(), Arc::new(Progress::default()));
+        work.show(progress.clone());
+        progress.executes(7);
+        work.begin();
+        progress.end(7);
+        assert_eq!(
+            (work.pass(1), work.go_on(), work.was_ended()),
+            (Err(Abort::TooLarge), Err(Abort::TooLarge), true)
+        );
+        // The order for that one is still there when the next one begins.
+        progress.executes(8);
+        work.begin();
+        assert_eq!((work.pass(1), work.go_on(), work.was_ended()), (Ok(()), Ok(()), false));
     }
 }

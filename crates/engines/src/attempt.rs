@@ -1,7 +1,7 @@
 //! One attempt of a request where it is executed: what all engines do alike, whatever their transactions are.
 
 use highwater_core::limits::MAX_REPLY_BYTES;
-use highwater_core::{Abort, Outcome, Registry, Timestamp, Transaction};
+use highwater_core::{Abort, Outcome, Registry, Timestamp, Transaction, Work};
 use highwater_store::Occ;
 
 use crate::call::{Call, explain, explain_too_new};
@@ -21,8 +21,8 @@ pub(crate) trait Attempts: Transaction {
     /// Most bytes that one may write.
     fn most(&mut self) -> usize;
 
-    /// Most rows that one may pass.
-    fn most_rows(&mut self) -> u64;
+    /// The rows that one passes.
+    fn work(&mut self) -> &Work;
 }
 
 impl Attempts for Occ {
@@ -45,8 +45,8 @@ impl Attempts for Occ {
         self.log().most()
     }
 
-    fn most_rows(&mut self) -> u64 {
-        self.work().most()
+    fn work(&mut self) -> &Work {
+        Occ::work(self)
     }
 }
 
@@ -119,7 +119,7 @@ fn end_otherwise<T: Attempts>(
         Abort::Rollback => Outcome::RolledBack,
         Abort::BadRequest => Outcome::BadRequest,
         Abort::TooLarge => {
-            explain(reply, tx.most(), tx.most_rows());
+            explain(reply, tx.most(), tx.work());
             Outcome::TooLarge
         }
         Abort::TooNew => {

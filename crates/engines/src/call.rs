@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use highwater_core::ProcedureId;
 use highwater_core::limits::MAX_REPLY_BYTES;
 use highwater_core::work::ADDED;
+use highwater_core::{ProcedureId, Work};
 
 use crate::seam::{Request, Session};
 
@@ -23,15 +23,22 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Says in the reply which limits there are; a transaction writes `most` bytes and passes `most_rows` rows at most.
+/// Says in the reply which limits there are for transactions that write `most` bytes at most, and whether the one that did this work was
+/// ended for taking too long.
 #[cold]
-pub(crate) fn explain(reply: &mut Vec<u8>, most: usize, most_rows: u64) {
+pub(crate) fn explain(reply: &mut Vec<u8>, most: usize, work: &Work) {
     // Not `clear`: it may be the longest that there ever was.
     *reply = Vec::new();
+    if work.was_ended() {
+        reply.extend_from_slice(
+            b"it was ended because it took longer than a request may here; ask for less at once. Also, ",
+        );
+    }
     write!(
         reply,
-        "a transaction writes at most {most} bytes here, replaces or deletes as many, reads {most_rows} rows \
-         (limits.transaction_rows; a row that it adds counts {ADDED}) and answers {MAX_REPLY_BYTES} bytes"
+        "a transaction writes at most {most} bytes here, replaces or deletes as many, reads {} rows \
+         (limits.transaction_rows; a row that it adds counts {ADDED}) and answers {MAX_REPLY_BYTES} bytes",
+        work.most()
     )
     .expect("writing to memory does not fail");
 }

@@ -248,8 +248,12 @@ impl Transaction for SnapshotTx {
         }
     }
 
-    fn goes_on(&mut self) {
-        self.work.step();
+    fn goes_on(&mut self) -> Result<(), Abort> {
+        self.work.go_on()
+    }
+
+    fn expects(&mut self, passed: u64, added: u64) -> Result<(), Abort> {
+        self.work.expect(passed, added)
     }
 
     fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort> {

@@ -419,8 +419,8 @@ impl<S: Source> Attempts for MeerkatTx<S> {
         self.writer.most()
     }
 
-    fn most_rows(&mut self) -> u64 {
-        self.work.most()
+    fn work(&mut self) -> &Work {
+        &self.work
     }
 }
 
@@ -522,6 +522,14 @@ impl<S: Source> Transaction for MeerkatTx<S> {
         self.work.pass(passed.count as usize)?;
         unbroken(|| self.remember_scan(table, range, direction, &passed));
         Ok(())
+    }
+
+    fn goes_on(&mut self) -> Result<(), Abort> {
+        self.work.go_on()
+    }
+
+    fn expects(&mut self, passed: u64, added: u64) -> Result<(), Abort> {
+        self.work.expect(passed, added)
     }
 
     fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort> {

@@ -3,8 +3,8 @@
 //!
 //! - A worker is *stuck* when a turn is overdue for `STUCK` election timeouts. One that is idle has no turn due; it is
 //!   asked for one now and then (`CHALLENGE`). One that executes has `LONG_EXECUTION` from its beginning, and as long again from every step
-//!   that its transactions show, up to `LONGEST_EXECUTION` in all: a request that takes long and goes on costs no lead, one that hangs does,
-//!   and so does one that never ends.
+//!   that its transactions show, up to `LONGEST_EXECUTION` in all: a request that takes long and goes on costs no lead, one that hangs does.
+//!   One that goes on for too long (`ENOUGH`) is asked to end; one that does not even then costs the lead, too.
 //! - A leader's stream *stands still* when something in it waits to be decided or released, and for `STILL` timeouts
 //!   nothing was. A slow quorum moves, so it is not meant. The fault may be anywhere; another leader may not have it. If it
 //!   has, nothing is gained by taking turns: each lead that ends so doubles the time that the next one of this node gets,
@@ -25,10 +25,12 @@ use crate::sync::Ordering;
 pub const STUCK: u64 = 4;
 /// What executes and shows no step is in time for so many.
 pub const LONG_EXECUTION: u64 = 16;
-/// What executes and goes on is in time for so many: 38 s. What one transaction may do ([`max_transaction_rows`](crate::Options)) takes ten seconds on a
-/// core of its own, and this is for one on a third of a core. It ends by itself: its rows are bounded.
+/// What has been executing for so many, 24 s, is asked to end: it does at its next row. What one transaction may do
+/// ([`max_transaction_rows`](crate::Options)) takes ten seconds on a core of its own, so this is for a worker that gets less than half a core.
+const ENOUGH: u64 = 200;
+/// What executes and goes on is in time for so many: 38 s. What was not asked to end in time may commit meanwhile, and a commit is not cut short.
 const LONGEST_EXECUTION: u64 = 320;
-const _: () = assert!(LONG_EXECUTION < LONGEST_EXECUTION);
+const _: () = assert!(LONG_EXECUTION < ENOUGH && ENOUGH + 2 * LONG_EXECUTION < LONGEST_EXECUTION);
 /// No progress in a stream for so many: it stands still.
 const STILL: u64 = 8;
 /// Beyond so many bytes that wait to be decided,
@@ -99,6 +101,14 @@ impl Seen {
     }
 }
 
+/// Nobody waits for one request for ever, and it costs no lead.
+fn end_what_takes_too_long(pulse: &Pulse, now: Nanos, timeout: Nanos) {
+    let since = pulse.executes_since();
+    if since != NEVER && now.saturating_sub(since) > ENOUGH * timeout {
+        pulse.end(since);
+    }
+}
+
 impl Health {
     pub fn new(workers: usize) -> Health {
         Health {
@@ -128,6 +138,7 @@ impl Health {
         let mut executing = false;
         for (seen, pulse) in self.workers.iter_mut().zip(&shared.pulses) {
             seen.due = seen.due_of(pulse, now, timeout);
+            end_what_takes_too_long(pulse, now, timeout);
             executing |= seen.due > now && now.saturating_sub(pulse.executes_since()) > timeout;
         }
         for (seen, pulse) in self.workers.iter_mut().zip(&shared.pulses) {
@@ -242,5 +253,29 @@ pub fn watch_service(now: Nanos, election: &Election, desk: &mut Desk) {
             (true, true) => "refusing requests, and making way for another leader",
             (false, _) => "the quorum is back",
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_core::Work;
+
+    use super::*;
+
+    /// One that cannot be ended, a commit for example, is no reason to have no service for ever.
+    #[test]
+    fn what_goes_on_for_ever_is_overdue_at_last() {
+        const TIMEOUT: Nanos = 100;
+        let (pulse, mut seen, mut work) = (Pulse::default(), Seen::default(), Work::default());
+        work.show(pulse.progress());
+        let began = 1000;
+        pulse.executes(began, began + LONG_EXECUTION * TIMEOUT);
+        let overdue = (began..).step_by(50).find(|now| {
+            work.step();
+            end_what_takes_too_long(&pulse, *now, TIMEOUT);
+            seen.due_of(&pulse, *now, TIMEOUT) < *now
+        });
+        assert_eq!(overdue, Some(began + LONGEST_EXECUTION * TIMEOUT + 50));
+        assert!(work.was_ended(), "long before");
     }
 }

@@ -21,10 +21,9 @@ pub const NEVER: Nanos = Nanos::MAX;
 pub struct Pulse {
     turned_at: AtomicU64,
     due_at: AtomicU64,
-    executes_since: AtomicU64,
     still_since: AtomicU64,
     waiting_bytes: AtomicU64,
-    /// Steps of what it executes; written by its transactions.
+    /// Since when it executes, and the steps of that.
     progress: Arc<Progress>,
     led_at: AtomicU64,
     led_epoch: AtomicU64,
@@ -36,7 +35,6 @@ impl Default for Pulse {
         Pulse {
             turned_at: AtomicU64::new(0),
             due_at: AtomicU64::new(NEVER),
-            executes_since: AtomicU64::new(NEVER),
             still_since: AtomicU64::new(NEVER),
             waiting_bytes: AtomicU64::new(0),
             progress: Arc::default(),
@@ -57,7 +55,7 @@ impl Pulse {
             Next::Idle => NEVER,
         };
         self.turned_at.store(now, Ordering::Relaxed);
-        self.executes_since.store(NEVER, Ordering::Relaxed);
+        self.progress.executes(NEVER);
         self.due_at.store(due, Ordering::Relaxed);
     }
 
@@ -71,12 +69,17 @@ impl Pulse {
     #[inline]
     pub fn executes(&self, now: Nanos, due_by: Nanos) {
         self.due_at.store(due_by, Ordering::Relaxed);
-        self.executes_since.store(now, Ordering::Relaxed);
+        self.progress.executes(now);
     }
 
     /// Since when it has been executing; [`NEVER`] if it is not.
     pub fn executes_since(&self) -> Nanos {
-        self.executes_since.load(Ordering::Relaxed)
+        self.progress.executes_since()
+    }
+
+    /// Asks what has been executing since then to end.
+    pub fn end(&self, since: Nanos) {
+        self.progress.end(since);
     }
 
     /// Where its transactions show that they go on.

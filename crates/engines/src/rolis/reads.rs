@@ -171,8 +171,7 @@ impl Reads {
                 Err(Abort::DiskFull) => Outcome::DiskFull,
             };
             if outcome == Outcome::TooLarge {
-                let options = context.options();
-                explain(reply, options.max_transaction_bytes, options.max_transaction_rows);
+                explain(reply, context.options().max_transaction_bytes, tx.work());
             }
             out.reply_at(read.token, outcome, at, reply);
             start = read.end;

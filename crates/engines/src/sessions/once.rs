@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use highwater_core::limits::MAX_SESSION_REPLY_BYTES;
-use highwater_core::{Abort, Outcome, Registry, TableId, Timestamp, planted};
+use highwater_core::{Abort, Outcome, Registry, TableId, Timestamp, Work, planted};
 
 use super::Denial;
 use super::record::{Kept, Record, clock};
@@ -83,7 +83,7 @@ pub(crate) fn attempt<T: Attempts>(
             tx.drop_writes();
         }
         if kept == Kept::TooLarge {
-            explain_here(reply, tx.most(), tx.most_rows());
+            explain_here(reply, tx.most(), tx.work());
         }
         let record = Record { clock, owner, sequence: session.sequence, fingerprint: print, kept, reply };
         let ended = record.put(tx, table, session.id).and_then(|()| ends.commit(tx));
@@ -153,8 +153,8 @@ fn no_room<T: Attempts>(
 
 /// What [`explain`] says, and what else is limited here.
 #[cold]
-fn explain_here(reply: &mut Vec<u8>, most: usize, most_rows: u64) {
-    explain(reply, most, most_rows);
+fn explain_here(reply: &mut Vec<u8>, most: usize, work: &Work) {
+    explain(reply, most, work);
     write!(reply, "; under a session {MAX_SESSION_REPLY_BYTES} bytes")
         .expect("writing to memory does not fail");
 }

@@ -78,7 +78,7 @@ fn execute<T: Transaction>(
     let mut keyspace = Keyspace::new(tx, moment);
     keyspace.goes_on = framing.again;
     for _ in 0..count {
-        keyspace.transaction().goes_on();
+        keyspace.transaction().goes_on()?;
         match Step::decode(reader)? {
             Step::Literal(known) => reply.out.extend_from_slice(known),
             Step::Command { opcode, args, user } => {

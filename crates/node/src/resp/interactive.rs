@@ -336,7 +336,7 @@ fn run<T: Transaction>(
     reply: &mut Reply<'_>,
 ) -> Result<(), Stop> {
     let Step::Command { opcode, args, user } = Step::decode(reader)? else { return Err(Stop::Malformed) };
-    keyspace.transaction().goes_on();
+    keyspace.transaction().goes_on()?;
     keyspace.set_user(user);
     commands::run(opcode.spec(), args, keyspace, reply)?;
     if reply.out.len() > MAX_REPLY_BYTES { Err(Stop::Abort(Abort::TooLarge)) } else { Ok(()) }

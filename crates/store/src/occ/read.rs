@@ -232,8 +232,12 @@ impl Transaction for Occ {
         })
     }
 
-    fn goes_on(&mut self) {
-        self.work.step();
+    fn goes_on(&mut self) -> Result<(), Abort> {
+        self.work.go_on()
+    }
+
+    fn expects(&mut self, passed: u64, added: u64) -> Result<(), Abort> {
+        self.work.expect(passed, added)
     }
 
     fn prefetch(&mut self, wanted: &[(TableId, u64)]) {

@@ -57,6 +57,7 @@ pub fn store<T: Transaction>(
         // In the order of their rows: one is found beside the last, and not somewhere in a large tree.
         joined.sort_by_cached_key(|member| hash(member));
     }
+    keyspace.expects_members(Kind::Set, 0, joined.len() as u64)?;
     let mut head = keyspace.begin(Kind::Set);
     for member in &joined {
         add(keyspace, &mut head, member)?;
@@ -87,7 +88,7 @@ fn joined<T: Transaction>(
             let mut union = BTreeSet::new();
             for head in heads.iter().flatten() {
                 for member in members(keyspace, head)? {
-                    keyspace.transaction().goes_on();
+                    keyspace.transaction().goes_on()?;
                     union.insert(member);
                 }
             }
@@ -142,7 +143,7 @@ fn difference<T: Transaction>(
     let others: Vec<Head> = others.iter().flatten().copied().collect();
     let mut left = BTreeSet::new();
     for member in members(keyspace, first)? {
-        keyspace.transaction().goes_on();
+        keyspace.transaction().goes_on()?;
         left.insert(member);
     }
     for other in &others {

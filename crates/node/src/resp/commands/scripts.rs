@@ -68,8 +68,8 @@ impl<T: Transaction> Host for Commands<'_, '_, T> {
         self.keyspace.now()
     }
 
-    fn goes_on(&mut self) {
-        self.keyspace.transaction().goes_on();
+    fn goes_on(&mut self) -> Result<(), Stop> {
+        Ok(self.keyspace.transaction().goes_on()?)
     }
 }
 

@@ -44,7 +44,10 @@ fn entry(slow: &Slow, reply: &mut Reply<'_>) {
     reply.integer((slow.unix_ms / 1000) as i64);
     reply.integer(slow.took_us as i64);
     reply.array(slow.words.len());
-    slow.words.iter().for_each(|word| reply.bulk(word));
+    for (at, word) in slow.words.iter().enumerate() {
+        // Its name travels as a number. Redis shows it as it was sent, and clients send it in capital letters.
+        if at == 0 { reply.bulk(&word.to_ascii_uppercase()) } else { reply.bulk(word) }
+    }
     reply.bulk(slow.client.as_bytes());
     reply.bulk(slow.name.as_bytes());
 }
@@ -164,4 +167,25 @@ pub fn hot_keys(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Resul
         Some(_) => help::help("HW.HOTKEYS", &["(no subcommand)", "RESET"], reply),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::reply::Protocol;
+
+    #[test]
+    fn a_commands_name_is_in_the_letters_that_clients_send() {
+        let words = vec![b"set".to_vec(), b"key".to_vec()];
+        let (client, name) = (String::from("127.0.0.1:9"), String::new());
+        let slow =
+            Slow { number: 1, unix_ms: 2000, took_us: 3, released_us: None, worker: 0, client, name, words };
+        let mut out = Vec::new();
+        entry(&slow, &mut Reply::new(&mut out, Protocol::Resp2));
+        assert!(
+            out.windows(18).any(|part| part == b"$3\r\nSET\r\n$3\r\nkey\r\n"),
+            "{}",
+            String::from_utf8_lossy(&out)
+        );
+    }
 }

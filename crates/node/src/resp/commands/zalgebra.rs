@@ -12,7 +12,7 @@ use crate::resp::double::parse_double;
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::head::{Head, Kind};
 use crate::resp::keyspace::scores::{Scored, score_of};
-use crate::resp::keyspace::{Done, Failure, Keyspace};
+use crate::resp::keyspace::{Done, FEW, Failure, Keyspace};
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 
@@ -168,11 +168,12 @@ impl Query {
             Join::Intersection => self.intersection(keyspace)?,
             Join::Difference => self.difference(keyspace)?,
         };
-        let tx = keyspace.transaction();
+        let (tx, mut may_go_on) = (keyspace.transaction(), Ok(()));
         result.sort_by(|one, other| {
-            tx.goes_on();
+            may_go_on = may_go_on.and_then(|()| tx.goes_on());
             (one.1 + 0.0).total_cmp(&(other.1 + 0.0)).then_with(|| one.0.cmp(&other.0))
         });
+        may_go_on?;
         Ok(result)
     }
 
@@ -186,7 +187,7 @@ impl Query {
         let mut union: BTreeMap<Vec<u8>, f64> = BTreeMap::new();
         for source in &self.sources {
             for (member, score) in source.members(keyspace)? {
-                keyspace.transaction().goes_on();
+                keyspace.transaction().goes_on()?;
                 let score = number(source.weight * score);
                 let aggregate = self.aggregate;
                 union.entry(member).and_modify(|old| *old = aggregate.of(*old, score)).or_insert(score);
@@ -221,13 +222,13 @@ impl Query {
         let (first, others) = self.sources.split_first().expect("there is one at least");
         let mut left = BTreeMap::new();
         for (member, score) in first.members(keyspace)? {
-            keyspace.transaction().goes_on();
+            keyspace.transaction().goes_on()?;
             left.insert(member, score);
         }
         for other in others {
             if other.count() < left.len() as u64 {
                 for (member, _) in other.members(keyspace)? {
-                    keyspace.transaction().goes_on();
+                    keyspace.transaction().goes_on()?;
                     left.remove(&member);
                 }
                 continue;
@@ -274,7 +275,15 @@ pub fn store<T: Transaction>(
     reply: &mut Reply<'_>,
 ) -> Done {
     let to = args.promised()?;
-    let result = Query::parse(args, (join, Form::Stores), keyspace)?.run(join, keyspace)?;
+    let mut query = Query::parse(args, (join, Form::Stores), keyspace)?;
+    if join == Join::Union {
+        // Each of them is read, and the largest is in the result.
+        let counts = query.sources.iter().map(Source::count).filter(|count| *count > FEW);
+        let (all, most) =
+            counts.fold((0, 0), |(all, most): (u64, u64), count| (all + count, most.max(count)));
+        keyspace.expects_members(Kind::SortedSet, all, most)?;
+    }
+    let result = query.run(join, keyspace)?;
     zsets::store(to, &result, zsets::is_large(&result), keyspace)?;
     reply.integer(result.len() as i64);
     Ok(())

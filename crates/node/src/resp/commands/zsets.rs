@@ -49,6 +49,7 @@ pub fn store<T: Transaction>(
     grown: bool,
     keyspace: &mut Keyspace<'_, T>,
 ) -> Done {
+    keyspace.expects_members(Kind::SortedSet, 0, scored.len() as u64)?;
     let mut head = keyspace.begin(Kind::SortedSet);
     head.grown = grown;
     for (member, score) in scored {

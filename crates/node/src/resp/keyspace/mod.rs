@@ -73,6 +73,9 @@ pub const SESSIONS_AT: u8 = 2;
 /// Up to so many elements of a collection that goes are removed with it; of more, the [`sweep`] removes them.
 const REMOVED_AT_ONCE: usize = 64;
 
+/// A collection of so few members may be packed into one row.
+pub const FEW: u64 = 1024;
+
 /// Why the whole request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -257,6 +260,19 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
     /// A collection that has no elements and no key yet.
     pub fn begin(&mut self, kind: Kind) -> Head {
         Head { slot: self.keep_small(Packed::default()), ..Head::collection(kind) }
+    }
+
+    /// So many members will be passed, and a collection of so many put together, at least: what cannot fit is refused before it is done.
+    pub fn expects_members(&mut self, kind: Kind, passed: u64, count: u64) -> Done {
+        let rows_each = match kind {
+            // Few may be packed into one row, and so are a list's items.
+            _ if count <= FEW => 0,
+            Kind::String | Kind::List => 0,
+            Kind::Set | Kind::Hash => 1,
+            // The second is in the order of scores.
+            Kind::SortedSet => 2,
+        };
+        Ok(self.tx.expects(rows_each.min(1) * passed, rows_each * count)?)
     }
 
     /// Puts a new collection in the place of whatever is there; without elements, nothing.
@@ -533,6 +549,7 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
         if head.id != 0 {
             let table = if head.has_items() { ITEMS } else { ELEMENTS };
             let (old, new) = (head.id, self.fresh_id(table)?);
+            self.expects_members(head.kind, head.count, head.count)?;
             let mut copied = Vec::new();
             let (start, end) = (rows::collection_start(old), rows::collection_end(old));
             self.scan(table, &start, &end, Direction::Forward, |row, value| {

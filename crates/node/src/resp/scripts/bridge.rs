@@ -31,7 +31,10 @@ pub trait Host: Data {
     fn unix_ms(&self) -> u64;
 
     /// Says that the run goes on, to whoever watches its worker.
-    fn goes_on(&mut self);
+    ///
+    /// # Errors
+    /// That it has gone on for too long.
+    fn goes_on(&mut self) -> Result<(), Stop>;
 }
 
 thread_local! {

@@ -115,7 +115,11 @@ local function one(s, pattern, parts, replace, at, first, last, ...)
 end
 
 function strings.gsub(s, pattern, replace, most)
-  if type(replace) ~= 'function' then return substitute(s, pattern, replace, most) end
+  if type(replace) ~= 'function' then
+    -- No call in the place of this one: an error would not find the script's line.
+    local result, count = substitute(s, pattern, replace, most)
+    return result, count
+  end
   s = natives.check_pattern(s, pattern, 'gsub')
   most = natives.check_count(most, #s + 1)
   local anchored = strings.sub(pattern, 1, 1) == '^'

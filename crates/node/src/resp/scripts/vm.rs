@@ -9,6 +9,7 @@ use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
 
 use super::budget::{Budget, EVERY, Limits, Spent};
+use super::raise::Raise;
 use super::{Failed, bridge, costs, natives, raise, scan, values, watch};
 use crate::resp::keyspace::Stop;
 use crate::resp::reply::{Protocol, Reply};
@@ -147,7 +148,10 @@ impl Vm {
             }
             counted.budget.charge(lua, EVERY.into())?;
             // What is bounded may show that it goes on: else a script of some seconds would cost the lead.
-            bridge::with(|host| host.goes_on());
+            if let Some(Err(stop)) = bridge::with(|host| host.goes_on()) {
+                counted.stop.set(Some(stop));
+                return Err(Raise::Over.into());
+            }
             Ok(mlua::VmState::Continue)
         })?;
         run.budget.settle(&lua)?;

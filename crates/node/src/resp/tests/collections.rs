@@ -313,3 +313,37 @@ fn sets_hashes_and_sorted_sets_do_not_tell_where_their_elements_stand() {
         nothing_is_left(&node);
     }
 }
+
+/// What cannot fit is refused before it is done, and not when the limit is met: others wait meanwhile.
+#[test]
+fn a_result_that_cannot_fit_is_refused_at_once() {
+    const MEMBERS: u64 = 2_000;
+    for (command, most, done) in [
+        // Two rows for each member of a sorted set, each of which counts four.
+        ("ZUNIONSTORE out 2 za zb", 19_000, 0),
+        ("ZDIFFSTORE out 1 za", 17_000, MEMBERS),
+        ("ZRANGESTORE out za 0 -1", 17_000, MEMBERS),
+        ("COPY za out", 17_000, 0),
+        ("SUNIONSTORE out sa", 8_900, MEMBERS),
+        ("COPY sa out", 8_900, 0),
+    ] {
+        let node = Node::new();
+        let mut client = node.client();
+        for key in ["za", "zb"] {
+            let members: Vec<String> = (0..MEMBERS).map(|n| format!("{n} m{n}")).collect();
+            client.ask(&format!("ZADD {key} {}", words(&members)));
+        }
+        let members: Vec<String> = (0..MEMBERS).map(|n| format!("m{n}")).collect();
+        client.ask(&format!("SADD sa {}", words(&members)));
+
+        node.map.borrow_mut().work.set_most(most);
+        assert_eq!(client.ask(command), "-ERR too large: the limits; nothing was done\r\n", "{command}");
+        let passed = node.map.borrow().work.rows();
+        assert!(passed <= done + 50, "{command}: refused after {passed} rows");
+        assert_eq!(client.ask("EXISTS out"), ":0\r\n");
+
+        // Where there is room for it, it is done.
+        node.map.borrow_mut().work.set_most(2 * most);
+        assert!(client.ask(command).starts_with(':'), "{command}");
+    }
+}

@@ -7,9 +7,10 @@ use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 
 use highwater_core::transaction::KeyRange;
+use highwater_core::work::ADDED;
 use highwater_core::{
     Abort, Direction, Epoch, IndexKind, Library, NodeId, Outcome, ProcedureId, Registry, TableId, Timestamp,
-    Transaction,
+    Transaction, Work,
 };
 use highwater_engines::Service;
 use highwater_engines::seam::{Freshness, Refusal, Taken};
@@ -42,6 +43,8 @@ pub struct Map {
     now: Timestamp,
     /// How many single rows of each table were read.
     reads: BTreeMap<TableId, usize>,
+    /// Rows that the open transaction, or else the last one, has passed.
+    pub work: Work,
 }
 
 impl Map {
@@ -69,6 +72,7 @@ impl Transaction for Map {
     }
 
     fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), Abort> {
+        self.work.pass(ADDED)?;
         self.set(table, key, Some(value));
         Ok(())
     }
@@ -76,6 +80,7 @@ impl Transaction for Map {
     fn insert(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<bool, Abort> {
         let absent = self.get(table, key)?.is_none();
         if absent {
+            self.work.pass(ADDED)?;
             self.set(table, key, Some(value));
         }
         Ok(absent)
@@ -115,8 +120,17 @@ impl Transaction for Map {
         if direction == Direction::Backward {
             rows.reverse();
         }
+        self.work.pass(rows.len())?;
         let _ = rows.into_iter().try_for_each(|(key, value)| visit(key, value));
         Ok(())
+    }
+
+    fn goes_on(&mut self) -> Result<(), Abort> {
+        self.work.go_on()
+    }
+
+    fn expects(&mut self, passed: u64, added: u64) -> Result<(), Abort> {
+        self.work.expect(passed, added)
     }
 
     fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort> {
@@ -271,6 +285,7 @@ impl Node {
         let mut map = self.map.borrow_mut();
         let before = map.clone();
         let mut reply = Vec::new();
+        map.work.begin();
         let outcome = match self.registry.run(procedure, &mut map, args, &mut reply) {
             Ok(()) => Outcome::Committed,
             Err(Abort::Rollback) => Outcome::RolledBack,
@@ -287,7 +302,7 @@ impl Node {
         if outcome == Outcome::Committed {
             map.now = map.now.next();
         } else {
-            *map = before;
+            *map = Map { work: map.work.clone(), ..before };
         }
         (outcome, reply)
     }

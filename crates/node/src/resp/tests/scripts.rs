@@ -19,6 +19,16 @@ fn bounded(instructions: u64, mib: usize) -> Client {
     Node::new().client()
 }
 
+/// As in Redis: an error of a library's function names the script's line.
+#[test]
+fn a_substitution_that_fails_names_its_line() {
+    let mut client = bounded(200_000, 16);
+    let said = client.ask(
+        "EVAL \"local ok, why = pcall(function() local s = string.gsub('abc', 'b', '%2') end) return why\" 0",
+    );
+    assert!(said.contains("user_script:1: invalid capture index"), "{said}");
+}
+
 #[test]
 fn nothing_goes_on_for_ever() {
     let mut client = bounded(200_000, 16);
