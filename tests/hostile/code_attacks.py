@@ -1,8 +1,9 @@
 """Scripts and modules that loop, recurse, grow, trap and lie."""
 
+import contextlib
 import time
 
-from wire import Refused, Wire
+from wire import Refused, Wire, command
 from words import refused
 
 DEEP = 200_000
@@ -187,7 +188,22 @@ def modules(at):
 def scripts_that_take_their_time(at):
     """What is one slow instruction after another runs into its bound of time; its leader leads on, in the same epoch."""
     # Comparisons of strings that are there already, and concatenations: nothing counts them.
+    blanks = "local s = string.rep(' ', 2e7) .. '1' local t = {} for i = 1, 7000 do t[i] = s end "
     slow = [
+        # One function of C, called once: weighed before it runs, or it looks as it goes.
+        blanks + "return math.max(unpack(t))",
+        blanks + "return string.char(unpack(t))",
+        blanks + "return bit.band(unpack(t))",
+        blanks + "return redis.call('MSET', unpack(t))",
+        blanks + "table.sort(t, math.fmod)",
+        "local s, t = string.rep('\\0', 1e6), {} for i = 1, 1000 do t[i] = s end while true do table.sort(t) end",
+        "local f = table.foreach local t = {} for i = 1, 1e4 do t[i] = 1 end local u = {} for i = 1, 1e4 do u[i] = {t} end "
+        "f(u, function(_, v) f(v, f) f(v, function(_, w) f(w, tonumber) end) end) while true do end",
+        "local t = {1, 1, 1, 1} for i = 1, 33 do t['x' .. i] = 1 end local k = 5 while k <= 2^28 do t[k] = 1 k = k * 2 end table.remove(t, 1)",
+        # The compiler has no instructions, and reads a line's end as it likes.
+        "--\rlocal x return " + "x and " * 170_000 + "x",
+        "local s = '\\\r\n' local x return " + "x or " * 170_000 + "x",
+        "do " * 120_000 + "a " * 180_000,
         "local a, b = string.rep('x', 1e7), string.rep('x', 1e7 - 1) .. 'x' while true do if a < b then return 1 end end",
         "local a = string.rep('x', 5e6) while true do local b = a .. a if #b == 1 then return 1 end end",
         "local n = 0 while true do n = n + 1 end",
@@ -204,3 +220,27 @@ def scripts_that_take_their_time(at):
         assert wire.done("ROLE")[0] == b"master"
     assert at.leader() == leader
     return ", ".join(f"{seconds:.1f} s" for seconds in took)
+
+
+def scripts_in_a_row(at):
+    """Scripts of a quarter of a second each, many pipelined on each of several connections: nobody waits for all of them, and the lead stays."""
+    script, leader = "for i = 1, 1.2e7 do end return 1", at.leader()
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(Wire(at.port(), timeout=300)) for _ in range(6)]
+        alone = time.monotonic()
+        wires[0].done("EVAL", script, 0)
+        alone = time.monotonic() - alone
+        for wire in wires:
+            wire.send(command("EVAL", script, 0) * 20)
+        began, first = time.monotonic(), None
+        for wire in wires:
+            for _ in range(20):
+                reply = wire.read()
+                assert reply == 1, reply
+                first = first or time.monotonic() - began
+        every = time.monotonic() - began
+        # Half a second, and what a look and a reply take: far from all of them.
+        assert first < max(every / 3, 6 * alone), f"the first reply came after {first:.1f} s of {every:.1f} s"
+        assert wires[0].done("ROLE")[0] == b"master"
+    assert at.leader() == leader
+    return f"the first of 120 after {first:.1f} s, all after {every:.1f} s"

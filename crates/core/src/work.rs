@@ -18,7 +18,7 @@ const NEVER: u64 = u64::MAX;
 
 /// One worker's transactions, as whoever watches the worker sees them, and what the watcher asks of them.
 ///
-/// The worker writes `steps` and `since`, the watcher `ends`. Each word stands for itself: nothing is read together with another as one picture.
+/// The worker writes `steps` and `since`, the watcher the others. Each word stands for itself: nothing is read together with another as one picture.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Progress {
@@ -26,13 +26,16 @@ pub struct Progress {
     steps: AtomicU64,
     /// Since when the worker executes, in the watcher's time; [`NEVER`] if it does not.
     since: AtomicU64,
-    /// The execution, named by its `since`, that is to end: an order that comes late meets no other one.
+    /// The execution, named by its `since`, behind whose open transaction none is to begin: an order that comes late meets no other one.
+    pauses: AtomicU64,
+    /// The one whose open transaction is to end.
     ends: AtomicU64,
 }
 
 impl Default for Progress {
     fn default() -> Progress {
-        Progress { steps: AtomicU64::new(0), since: AtomicU64::new(NEVER), ends: AtomicU64::new(NEVER) }
+        let [since, pauses, ends] = [NEVER; 3].map(AtomicU64::new);
+        Progress { steps: AtomicU64::new(0), since, pauses, ends }
     }
 }
 
@@ -53,9 +56,19 @@ impl Progress {
         self.since.load(Ordering::Relaxed)
     }
 
+    /// Asks that what has been executing since then takes no further transaction before it has paused.
+    pub fn pause(&self, since: u64) {
+        self.pauses.store(since, Ordering::Relaxed);
+    }
+
     /// Asks for the end of what has been executing since then. It ends at its next row, if it is not about to commit.
     pub fn end(&self, since: u64) {
         self.ends.store(since, Ordering::Relaxed);
+    }
+
+    fn has_to_pause(&self) -> bool {
+        let pauses = self.pauses.load(Ordering::Relaxed);
+        pauses != NEVER && pauses == self.executes_since()
     }
 
     #[inline(always)]
@@ -163,6 +176,11 @@ impl Work {
         }
     }
 
+    /// Whether the worker was asked to pause before another transaction.
+    pub fn has_to_pause(&self) -> bool {
+        self.progress.as_ref().is_some_and(|progress| progress.has_to_pause())
+    }
+
     /// Whether the open transaction, or else the last one, was asked to end.
     pub fn was_ended(&self) -> bool {
         self.bound < self.most
@@ -233,5 +251,19 @@ mod tests {
         progress.executes(8);
         work.begin();
         assert_eq!((work.pass(1), work.go_on(), work.was_ended()), (Ok(()), Ok(()), false));
+    }
+
+    #[test]
+    fn who_was_asked_to_pause_does_once() {
+        let (mut work, progress) = (Work::default(), Arc::new(Progress::default()));
+        work.show(progress.clone());
+        assert!(!work.has_to_pause());
+        progress.executes(7);
+        progress.pause(7);
+        assert!(work.has_to_pause() && work.pass(1).is_ok());
+        for next in [NEVER, 8] {
+            progress.executes(next);
+            assert!(!work.has_to_pause());
+        }
     }
 }

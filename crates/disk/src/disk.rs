@@ -53,8 +53,11 @@ pub trait Disk: Send {
 
     /// Why the directory that is open is not the one that its name leads to any more: removed, moved, replaced, its disk unmounted. What
     /// is written to it then no later process finds. `None` while all is well, and where nobody else can get at it. Takes no descriptor.
-    fn why_lost(&self) -> Option<String> {
-        None
+    ///
+    /// # Errors
+    /// That it cannot be told now: then it is as it was.
+    fn why_lost(&self) -> io::Result<Option<String>> {
+        Ok(None)
     }
 }
 

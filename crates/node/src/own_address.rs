@@ -16,9 +16,17 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// The address behind `host:port`, which `what` listens at; a name that has none is waited for.
 ///
 /// # Errors
-/// If it has none for [`PATIENCE`]: the last reason.
-pub fn find(what: &str, address: &str) -> io::Result<SocketAddr> {
-    find_with(what, address, look_up, || thread::sleep(PAUSE), PATIENCE)
+/// If it has none for [`PATIENCE`], or is given up before: the last reason.
+pub fn find(what: &str, address: &str, is_given_up: impl Fn() -> bool) -> io::Result<SocketAddr> {
+    find_with(what, address, look_up, || pause(is_given_up()), PATIENCE)
+}
+
+/// Waits a little, unless there is no use in it; whether to ask again.
+fn pause(is_given_up: bool) -> bool {
+    if !is_given_up {
+        thread::sleep(PAUSE);
+    }
+    !is_given_up
 }
 
 fn look_up(address: &str) -> io::Result<SocketAddr> {
@@ -30,7 +38,7 @@ fn find_with(
     what: &str,
     address: &str,
     mut look_up: impl FnMut(&str) -> io::Result<SocketAddr>,
-    mut pause: impl FnMut(),
+    mut goes_on: impl FnMut() -> bool,
     patience: Duration,
 ) -> io::Result<SocketAddr> {
     let started = Instant::now();
@@ -47,7 +55,9 @@ fn find_with(
                 "waiting for this node's own {what} address {address}, for up to {seconds} s: {error}; is the name right, and in the DNS?"
             );
         }
-        pause();
+        if !goes_on() {
+            return Err(error);
+        }
     }
 }
 
@@ -63,15 +73,27 @@ mod tests {
             asked += 1;
             if asked < 4 { Err(io::Error::other("unknown")) } else { Ok(([10, 0, 0, 7], 7100).into()) }
         };
-        let found = find_with("peer", "hw-0.hw:7100", look_up, || paused += 1, PATIENCE);
+        let found = find_with(
+            "peer",
+            "hw-0.hw:7100",
+            look_up,
+            || {
+                paused += 1;
+                true
+            },
+            PATIENCE,
+        );
         assert_eq!((found.unwrap(), asked, paused), (([10, 0, 0, 7], 7100).into(), 4, 3));
     }
 
     #[test]
     fn a_name_that_never_has_one_is_given_up_with_the_reason() {
         let unknown = |_: &str| Err(io::Error::other("no such name"));
-        let given_up = find_with("peer", "nobody:1", unknown, || {}, Duration::ZERO);
+        let given_up = find_with("peer", "nobody:1", unknown, || true, Duration::ZERO);
         assert_eq!(given_up.unwrap_err().to_string(), "no such name");
-        assert_eq!(find("resp", "[::1]:7200").unwrap().port(), 7200);
+        assert_eq!(find("resp", "[::1]:7200", || false).unwrap().port(), 7200);
+        // Whoever is asked to end meanwhile waits no longer.
+        let given_up = find_with("peer", "nobody:1", unknown, || false, PATIENCE);
+        assert_eq!(given_up.unwrap_err().to_string(), "no such name");
     }
 }

@@ -367,6 +367,11 @@ impl<D: Disk> Journal<D> {
         &self.synced
     }
 
+    /// Where its files are.
+    pub fn disk(&self) -> &D {
+        &self.disk
+    }
+
     /// Bytes that were appended and are not synced, with what frames them.
     pub fn unsynced_bytes(&self) -> u64 {
         self.batches.iter().map(Batch::whole_bytes).sum()

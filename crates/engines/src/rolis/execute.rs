@@ -37,8 +37,8 @@ pub struct Executor {
 }
 
 /// Rows that a turn's transactions pass before no further one begins in it: a quarter of a second, about. So a turn takes no longer than that and its
-/// longest transaction, however many long ones wait.
-const ROWS_A_TURN: u64 = 1 << 18;
+/// longest transaction, however many long ones wait. Those whose time no row tells, scripts and modules, are paused by the controller.
+pub const ROWS_A_TURN: u64 = 1 << 18;
 /// An attempt that passed more rows and met a conflict is not repeated in the same turn.
 const ROWS_TO_REPEAT: u64 = ROWS_A_TURN / 4;
 /// How long a long request waits to be executed apart: many round trips.
@@ -92,7 +92,7 @@ impl Executor {
     /// Whether this turn's transactions have done so much that the next one waits for another turn.
     #[inline]
     pub fn has_done_enough(&self, occ: &Occ) -> bool {
-        rows_since(self.turn_began, occ) > ROWS_A_TURN
+        is_enough(self.turn_began, occ)
     }
 
     /// Whether requests wait for another attempt.
@@ -235,7 +235,7 @@ impl Executor {
             if path.sealer.clock_stands().is_some() {
                 return Again::Waits;
             }
-            no_room = rows_since(turn_began, path.occ) > ROWS_A_TURN
+            no_room = is_enough(turn_began, path.occ)
                 || path.occ.log_len() >= options.max_entry_bytes
                 || path.sealer.unreleased_bytes() >= in_flight as u64
                 || path.pending.bytes() + path.confirming.bytes() >= in_flight
@@ -337,6 +337,12 @@ fn back_off(random: &mut u64) {
         std::hint::spin_loop();
     }
     hooks::waits();
+}
+
+/// Whether no further transaction begins in a turn: by the rows that it has passed or, if what takes long is something else, by the watcher's word.
+#[inline]
+fn is_enough(turn_began: u64, occ: &Occ) -> bool {
+    rows_since(turn_began, occ) > ROWS_A_TURN || occ.has_to_pause()
 }
 
 /// Rows that transactions have passed since the count stood at `turn_began`. A store that was replaced meanwhile counts from nothing: none, then.

@@ -25,6 +25,8 @@ use crate::sync::Ordering;
 pub const STUCK: u64 = 4;
 /// What executes and shows no step is in time for so many.
 pub const LONG_EXECUTION: u64 = 16;
+/// Behind what has been executing for so many nothing further is executed before the worker's turn has ended: others wait, too.
+const PAUSE: u64 = 4;
 /// What has been executing for so many, 24 s, is asked to end: it does at its next row. What one transaction may do
 /// ([`max_transaction_rows`](crate::Options)) takes ten seconds on a core of its own, so this is for a worker that gets less than half a core.
 const ENOUGH: u64 = 200;
@@ -104,7 +106,13 @@ impl Seen {
 /// Nobody waits for one request for ever, and it costs no lead.
 fn end_what_takes_too_long(pulse: &Pulse, now: Nanos, timeout: Nanos) {
     let since = pulse.executes_since();
-    if since != NEVER && now.saturating_sub(since) > ENOUGH * timeout {
+    if since == NEVER {
+        return;
+    }
+    if now.saturating_sub(since) > PAUSE * timeout {
+        pulse.pause(since);
+    }
+    if now.saturating_sub(since) > ENOUGH * timeout {
         pulse.end(since);
     }
 }

@@ -77,6 +77,11 @@ impl Pulse {
         self.progress.executes_since()
     }
 
+    /// Asks what has been executing since then to begin no further transaction before it has paused.
+    pub fn pause(&self, since: Nanos) {
+        self.progress.pause(since);
+    }
+
     /// Asks what has been executing since then to end.
     pub fn end(&self, since: Nanos) {
         self.progress.end(since);

@@ -10,6 +10,7 @@ use highwater_core::{Abort, Outcome, ProcedureId, Registry, Timestamp};
 use highwater_store::{Snapshot, SnapshotTx, Store};
 
 use super::context::{Context, Turn, recheck};
+use super::execute::ROWS_A_TURN;
 use super::horizon::Life;
 use super::snapshots::Offer;
 use crate::call::explain;
@@ -147,9 +148,10 @@ impl Reads {
         };
         // One may take long, as a leader's may.
         context.executes(now);
-        let (mut start, mut done) = (0, 0);
+        let (mut start, mut done, rows) = (0, 0, tx.work().all_rows());
         for read in waiting.iter() {
-            if out.reply_bytes.len() >= before.1 + RELEASE_BYTES {
+            let enough = tx.work().has_to_pause() || tx.work().all_rows().saturating_sub(rows) > ROWS_A_TURN;
+            if done > 0 && enough || out.reply_bytes.len() >= before.1 + RELEASE_BYTES {
                 // The others in another turn: what one turn holds is bounded.
                 break;
             }

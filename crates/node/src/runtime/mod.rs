@@ -100,7 +100,10 @@ fn run_once<L: Library>(
             files => Some(files?),
         },
     };
-    let starting = files.as_ref().map(|_| answer_while_starting(config, &progress)).transpose()?;
+    let starting = match files.as_ref().map(|_| answer_while_starting(config, &progress, asked)).transpose() {
+        Err(_) if asked.to_end() => return Ok(None),
+        starting => starting?,
+    };
     let start = files.as_ref().map_or(0, |files| files.identity.generation);
     // Who comes back with its disk is who it was.
     let incarnation = files.as_ref().map_or(fresh, |files| files.identity.incarnation);
@@ -119,10 +122,15 @@ fn run_once<L: Library>(
         }
         replica
     };
+    // Its own name may be waited for, and its end be asked for meanwhile.
+    let begun = |node: Result<Node, NodeError>| match node {
+        Err(_) if asked.to_end() => Ok(None),
+        node => Ok(Some((node?, start))),
+    };
     match files {
         None => {
             let without = (None::<Storage<DataDirectory>>, None);
-            Ok(Some((Node::begin(config, incarnation, build(), without, asked)?, start)))
+            begun(Node::begin(config, incarnation, build(), without, asked))
         }
         Some(files) => {
             let (path, lacks_nothing) = (files.path(), !files.forgets);
@@ -139,7 +147,7 @@ fn run_once<L: Library>(
             let admin = starting.map(Starting::end).transpose();
             let admin = admin.map_err(|error| NodeError::System { what: "keep the admin port", error })?;
             let files = (Some(storage), admin);
-            Ok(Some((Node::begin(config, incarnation, replica, files, asked)?, start)))
+            begun(Node::begin(config, incarnation, replica, files, asked))
         }
     }
 }
@@ -156,8 +164,12 @@ fn reserve(replica: &Replica, mb: u64, asked: &Asked) {
 }
 
 /// Has the admin port say how far the start is.
-fn answer_while_starting(config: &Config, progress: &Arc<StartProgress>) -> Result<Starting, NodeError> {
-    let listener = listen("admin", &config.this_node().admin, socket::listen)?;
+fn answer_while_starting(
+    config: &Config,
+    progress: &Arc<StartProgress>,
+    asked: &Asked,
+) -> Result<Starting, NodeError> {
+    let listener = listen("admin", &config.this_node().admin, asked, socket::listen)?;
     let keys = load_keys(config, config.tls.admin)?;
     Starting::answer(listener, (guard(config, None)?, keys), progress.clone(), Shares::of(config).operators)
         .map_err(|error| NodeError::System { what: "set up the admin port", error })
@@ -292,13 +304,13 @@ impl Node {
             procedures: Fingerprint::of_procedures(&procedures, &versions),
             durability,
         };
-        let peer_listener = listen("peer", &config.this_node().peer, socket::listen)?;
+        let peer_listener = listen("peer", &config.this_node().peer, asked, socket::listen)?;
         let peer = peer_listener.local_addr().map_err(system("read the peer address"))?;
         let admin_listener = match admin {
             Some(listener) => listener,
-            None => listen("admin", &config.this_node().admin, socket::listen)?,
+            None => listen("admin", &config.this_node().admin, asked, socket::listen)?,
         };
-        let resp_listeners = listen("resp", &config.this_node().resp, |address| {
+        let resp_listeners = listen("resp", &config.this_node().resp, asked, |address| {
             socket::listen_shared(address, workers.len())
         })?;
         let resp = resp_listeners[0].local_addr().map_err(system("read the RESP address"))?;
@@ -622,9 +634,10 @@ fn fresh_incarnation() -> Result<Incarnation, NodeError> {
 fn listen<T>(
     what: &'static str,
     address: &str,
+    asked: &Asked,
     listen: impl FnOnce(SocketAddr) -> io::Result<T>,
 ) -> Result<T, NodeError> {
-    let found = own_address::find(what, address);
+    let found = own_address::find(what, address, || asked.to_end());
     found.and_then(listen).map_err(|error| NodeError::Listen { what, address: address.to_string(), error })
 }
 

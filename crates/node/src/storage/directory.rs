@@ -238,34 +238,43 @@ impl Disk for DataDirectory {
         self.inner.directory.sync_all()
     }
 
-    fn why_lost(&self) -> Option<String> {
+    fn why_lost(&self) -> io::Result<Option<String>> {
         let path = self.inner.path.display();
-        let open = identity_of(&self.inner.directory.metadata().ok()?);
-        match fs::metadata(&self.inner.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Some(format!("its folder {path} was removed or moved away"));
-            }
-            Ok(named) if identity_of(&named) != open => {
-                return Some(format!("another folder is in the place of its folder {path}"));
-            }
-            // Whatever keeps it from being looked at keeps nobody from writing.
-            _ => {}
-        }
-        let held = identity_of(&self.inner.lock.as_ref()?.metadata().ok()?);
-        match fs::metadata(self.file(LOCK)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Some(format!("the file lock in its folder {path} was removed"))
-            }
-            Ok(named) if identity_of(&named) != held => {
+        let replaced = match still_named(&self.inner.directory, &self.inner.path)? {
+            Named::Nothing => Some(format!("its folder {path} was removed or moved away")),
+            Named::Another => Some(format!("another folder is in the place of its folder {path}")),
+            Named::This => None,
+        };
+        let (None, Some(lock)) = (&replaced, &self.inner.lock) else { return Ok(replaced) };
+        Ok(match still_named(lock, &self.file(LOCK))? {
+            Named::Nothing => Some(format!("the file lock in its folder {path} was removed")),
+            Named::Another => {
                 Some(format!("the file lock in its folder {path} was replaced: other files were put there"))
             }
-            _ => None,
-        }
+            Named::This => None,
+        })
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
         let all = statvfs(&self.inner.path)?;
         Ok(all.f_bavail * all.f_frsize)
+    }
+}
+
+/// Where a name leads.
+enum Named {
+    Nothing,
+    Another,
+    /// To the file that is open.
+    This,
+}
+
+/// Where the name leads that an open file had.
+fn still_named(open: &File, name: &Path) -> io::Result<Named> {
+    let open = identity_of(&open.metadata()?);
+    match fs::metadata(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Named::Nothing),
+        named => Ok(if identity_of(&named?) == open { Named::This } else { Named::Another }),
     }
 }
 

@@ -26,6 +26,7 @@ use highwater_disk::{Ballast, Disk, Journal, JournalError, journal};
 
 use super::queue::JournalQueues;
 use super::trouble::Part;
+use super::watch::{LOOK_EVERY, words_of};
 
 /// On a full disk, how long until the next look whether there is room.
 const FULL_RETRY: Duration = Duration::from_millis(100);
@@ -126,8 +127,10 @@ impl<D: Disk> JournalThread<D> {
                 return Ok(false);
             }
             if self.journal.unsynced_bytes() == 0 {
-                // What stood still for a folder that was lost goes on.
-                self.queues.set_full(false);
+                // What stood still for a folder that was lost goes on; what was synced meanwhile is where a start finds it.
+                if self.queues.set_full(false) {
+                    self.queues.publish(self.journal.synced());
+                }
             }
             // On a full disk what cannot be written must not pile up here: it stays in the queues, which are bounded.
             if !self.queues.is_full() {
@@ -157,6 +160,10 @@ impl<D: Disk> JournalThread<D> {
                     tracing::info!("the journal has room again");
                 }
             }
+            // The folder may have gone while it was synced, which may take long; whoever looks may have been kept from it.
+            if synced.is_ok() && !self.has_its_folder() {
+                continue;
+            }
             self.queues.publish(self.journal.synced());
             match synced {
                 Ok(()) if self.queues.is_low() => return Ok(true),
@@ -177,6 +184,16 @@ impl<D: Disk> JournalThread<D> {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Looks for the folder itself if nobody has for a while; whether it is not known to be lost.
+    fn has_its_folder(&self) -> bool {
+        if !self.queues.was_looked_at_within(LOOK_EVERY + LOOK_EVERY / 2)
+            && let Ok(Some(why)) = self.journal.disk().why_lost()
+        {
+            self.queues.set_lost(Some(words_of(&why)));
+        }
+        !self.queues.is_lost()
     }
 
     /// Takes nothing more, and has the others told, as on a full disk: a leader makes way, if a majority of the others goes on.

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use highwater_disk::journal::Files;
@@ -50,6 +51,8 @@ pub struct JournalQueues {
     pub troubles: Troubles,
     /// See [`is_lost`](JournalQueues::is_lost).
     lost: AtomicBool,
+    /// When somebody looked whether it is.
+    looked: Mutex<Option<Instant>>,
     files: Mutex<NodeFiles>,
 }
 
@@ -114,6 +117,7 @@ impl JournalQueues {
             syncs: Histogram::default(),
             troubles: Troubles::default(),
             lost: AtomicBool::new(false),
+            looked: Mutex::default(),
             files: Mutex::default(),
         }
     }
@@ -201,6 +205,17 @@ impl JournalQueues {
     /// Whether no later start would find what is written now: the folder was removed, moved or replaced. Nothing becomes durable then.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Somebody looks whether the folder still is the one that is open.
+    pub(super) fn looked(&self) {
+        *self.looked.lock().expect("nobody panics while it is held") = Some(Instant::now());
+    }
+
+    /// Whether somebody has looked in the last `time`.
+    pub(super) fn was_looked_at_within(&self, time: Duration) -> bool {
+        let looked = *self.looked.lock().expect("nobody panics while it is held");
+        looked.is_some_and(|looked| looked.elapsed() < time)
     }
 
     /// Whether files are gone that another checkpoint makes up for.

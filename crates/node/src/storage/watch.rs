@@ -6,6 +6,7 @@
 //! by another checkpoint, which is asked for.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -50,17 +51,15 @@ impl<D: Disk> FolderWatch<D> {
 
     /// Looks once, and says what is news.
     pub fn look(&mut self) {
-        let mut lost = self.disk.why_lost();
-        let (written, kept) = if lost.is_none() { self.find_missing() } else { Default::default() };
+        // What cannot be told now is as it was: a folder that is lost is not found again by want of a descriptor.
+        let Ok(mut lost) = self.disk.why_lost() else { return };
+        self.queues.looked();
+        let missing = if lost.is_none() { self.find_missing() } else { Ok(Default::default()) };
+        let Ok((written, kept)) = missing else { return };
         if lost.is_none() && !written.is_empty() {
             lost = Some(format!("{} in its folder was removed", list(&written)));
         }
-        let lost = lost.map(|why| {
-            format!(
-                "{why}: no later start would find what is written now, so this node acknowledges nothing more; put the folder back as it \
-                 was, or stop the node, move away what is left of the folder, and start it: it copies the state of the others"
-            )
-        });
+        let lost = lost.map(|why| words_of(&why));
         if self.queues.set_lost(lost.clone()) {
             match lost {
                 Some(why) => tracing::error!("{why}"),
@@ -82,10 +81,9 @@ impl<D: Disk> FolderWatch<D> {
     }
 
     /// Files that are missing the second time: those that are written, and those that a start needs.
-    fn find_missing(&mut self) -> (Vec<String>, Vec<String>) {
+    fn find_missing(&mut self) -> io::Result<(Vec<String>, Vec<String>)> {
         let before = self.queues.files();
-        // Without a descriptor nothing is known; the next look has one.
-        let Ok(there) = self.disk.names() else { return Default::default() };
+        let there = self.disk.names()?;
         let after = self.queues.files();
         let there: BTreeSet<String> = there.into_iter().collect();
         let (mut written, mut kept): (Vec<String>, Vec<String>) = Default::default();
@@ -105,8 +103,16 @@ impl<D: Disk> FolderWatch<D> {
         let now: BTreeSet<String> = written.iter().chain(&kept).cloned().collect();
         let missed = std::mem::replace(&mut self.missed, now);
         [&mut written, &mut kept].into_iter().for_each(|files| files.retain(|name| missed.contains(name)));
-        (written, kept)
+        Ok((written, kept))
     }
+}
+
+/// What is said of a folder that is lost.
+pub fn words_of(why: &str) -> String {
+    format!(
+        "{why}: no later start would find what is written now, so this node acknowledges nothing more; put the folder back as it was, or \
+         stop the node, move away what is left of the folder, and start it: it copies the state of the others"
+    )
 }
 
 /// The first few.
@@ -157,6 +163,26 @@ mod tests {
         lost(&mut watch, "lock");
         fs::remove_dir_all(&path).unwrap();
         lost(&mut watch, "was removed or moved");
+    }
+
+    /// An error that says nothing of the folder once cleared what had been found before.
+    #[test]
+    fn what_cannot_be_looked_at_stays_as_it_was() {
+        let place = tempfile::tempdir().unwrap();
+        let (path, away) = (place.path().join("node-0"), place.path().join("away"));
+        let queues = Arc::new(JournalQueues::new(1, |_| {}));
+        let mut watch = FolderWatch::new(DataDirectory::open(&path).unwrap(), queues);
+        fs::rename(&path, &away).unwrap();
+        assert!(looked(&mut watch).0);
+        // A name that leads to itself cannot be looked at.
+        std::os::unix::fs::symlink(&path, &path).unwrap();
+        assert!(looked(&mut watch).0);
+        fs::remove_file(&path).unwrap();
+        fs::rename(&away, &path).unwrap();
+        assert!(!looked(&mut watch).0);
+        fs::rename(&path, &away).unwrap();
+        std::os::unix::fs::symlink(&path, &path).unwrap();
+        assert!(!looked(&mut watch).0, "nothing is known, and nothing was lost before");
     }
 
     #[test]

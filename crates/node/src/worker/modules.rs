@@ -31,6 +31,8 @@ pub struct Modules {
     looks: Option<bool>,
     /// It served at the last turn.
     served: bool,
+    /// How many were not compiled at the last look.
+    cold: Option<i64>,
 }
 
 impl Modules {
@@ -38,7 +40,7 @@ impl Modules {
     pub fn new(door: Arc<Door>) -> Modules {
         let opcode = Opcode::find(b"hw.module").expect("there is such a row");
         let args = single::command(opcode, [&b"compile"[..]].into_iter());
-        Modules { door, args, next: Some(0), looks: None, served: false }
+        Modules { door, args, next: Some(0), looks: None, served: false, cold: None }
     }
 
     /// Looks, if it is time.
@@ -67,6 +69,8 @@ impl Modules {
             // Of an engine with a leader nobody else loads any while this node serves, and whoever loads one has it compiled first.
             Some(0) if served && !self.door.leaderless => None,
             Some(0) if served == self.served => Some(now + EVERY),
+            // As many as before: they are more than there is room for, and are compiled when they are called.
+            Some(cold) if cold > 0 && self.cold.replace(cold) == Some(cold) => Some(now + EVERY),
             _ => Some(now + SOON),
         };
     }

@@ -261,6 +261,11 @@ impl Occ {
         self.work.all_rows()
     }
 
+    /// Whether whoever watches this worker has asked it to pause before another transaction.
+    pub fn has_to_pause(&self) -> bool {
+        self.work.has_to_pause()
+    }
+
     /// The store.
     pub fn store(&self) -> &Arc<Store> {
         &self.store

@@ -437,7 +437,7 @@ impl MeerkatWorker {
         self.delegates.remove(ts);
     }
 
-    fn hear_decided(
+    pub(super) fn hear_decided(
         &mut self,
         now: Nanos,
         client: ClientId,
@@ -446,7 +446,13 @@ impl MeerkatWorker {
         (payload, voted): (Option<Payload>, u32),
     ) {
         if node != self.me {
-            if self.records.get(node, ts).is_some_and(|record| record.client == Some(client)) {
+            let record = self.records.get(node, ts);
+            if commit && payload.is_none() && !record.is_some_and(|record| record.payload.is_some()) {
+                // What it writes is not known here, and nothing can be done without: who knows it says so. A record of it would be nobody's,
+                // and would still be under way once all others are over.
+                return;
+            }
+            if record.is_some_and(|record| record.client == Some(client)) {
                 // It knows.
                 self.records.entry(now, node, ts).client = None;
             }

@@ -324,3 +324,16 @@ fn a_commit_is_accepted_from_a_backup_coordinator_with_what_it_writes() {
     assert_eq!(accepted.len(), 1);
     assert!(accepted[0].payload.is_some(), "what it writes is on C's disk with the acceptance");
 }
+
+/// A client's word that a transaction commits of which this replica knows nothing: it made a record that nobody ended, and the replica panicked
+/// once all was over everywhere.
+#[test]
+fn a_clients_commit_without_what_it_writes_makes_no_record() {
+    let mut trio = Trio::new(Durability::Memory);
+    let ts = Timestamp(5000);
+    trio.at(B).hear_decided(MS, ClientId(7), (A, ts), true, (None, 0));
+    assert!(trio.record(B, A, ts).is_none());
+    // That it does not is known without.
+    trio.at(B).hear_decided(MS, ClientId(7), (A, ts), false, (None, 0));
+    assert_eq!(trio.record(B, A, ts).and_then(|record| record.outcome), Some(false));
+}

@@ -376,7 +376,9 @@ impl Connection {
     pub fn submitted(&mut self, seq: u64, reply_bytes: usize, taken: Taken) {
         let kind = self.offered(seq);
         self.ahead_of_pause = false;
-        self.asked_freshness = self.client.freshness;
+        if matches!(self.stage, Stage::Offering { snapshot: true, .. }) {
+            self.asked_freshness = self.client.freshness;
+        }
         self.order.expect(seq, reply_bytes);
         if matches!(kind, Offer::Writes | Offer::Waits) {
             let waiting = &self.door.waiting;

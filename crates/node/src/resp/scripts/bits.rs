@@ -1,11 +1,14 @@
 //! The table `bit`: operations on 32 bits, as LuaBitOp has them. Results are signed.
 
+use std::rc::Rc;
+
 use mlua::{Lua, MultiValue, Table};
 
 use super::raise::bad_argument;
+use super::vm::Run;
 
 /// The table.
-pub fn table(lua: &Lua) -> mlua::Result<Table> {
+pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
     let bit = lua.create_table()?;
     let one = |name: &'static str, apply: fn(i32) -> i32| {
         bit.raw_set(
@@ -17,9 +20,11 @@ pub fn table(lua: &Lua) -> mlua::Result<Table> {
     one("bnot", |bits| !bits)?;
     one("bswap", i32::swap_bytes)?;
     let many = |name: &'static str, apply: fn(i32, i32) -> i32| {
+        let of = run.clone();
         bit.raw_set(
             name,
             lua.create_function(move |lua, args: MultiValue| {
+                of.budget.charge_arguments(&args)?;
                 let first = argument(lua, &args, 0, name)?;
                 (1..args.len()).try_fold(first, |bits, at| Ok(apply(bits, argument(lua, &args, at, name)?)))
             })?,

@@ -7,8 +7,9 @@
 
 use std::cell::Cell;
 
-use mlua::Lua;
+use mlua::{Lua, MultiValue, Value};
 
+use super::bridge;
 use super::raise::Raise;
 use super::watch;
 
@@ -60,6 +61,8 @@ pub enum Spent {
     Instructions,
     /// It has taken longer than anything should.
     Time,
+    /// Whoever watches its worker has asked for its end.
+    Asked,
 }
 
 /// What is left of a run's bounds.
@@ -142,6 +145,21 @@ impl Budget {
         self.check(bytes > LONG_BYTES)
     }
 
+    /// The same for what a function that takes any number of arguments does with them: each of its texts may be copied, or read as a number,
+    /// and a few MB of memory can be thousands of arguments of so many MB.
+    ///
+    /// # Errors
+    /// That the run is over, or that they are longer together than the memory that it may have.
+    pub fn charge_arguments(&self, args: &MultiValue) -> mlua::Result<()> {
+        let bytes: usize = args.iter().filter_map(Value::as_string).map(|text| text.as_bytes().len()).sum();
+        self.charge_each_byte(bytes)?;
+        if bytes > self.limits.get().memory_bytes {
+            Err(mlua::Error::MemoryError("not enough memory".into()))
+        } else {
+            Ok(())
+        }
+    }
+
     fn take(&self, instructions: u64) {
         let instructions = instructions.min(1 << 40);
         self.left.set(self.left.get().saturating_sub(instructions as i64));
@@ -165,6 +183,10 @@ impl Budget {
         }
         if watch::expired() {
             self.spent.set(Some(Spent::Time));
+        }
+        // What is bounded may show that it goes on: else a script of some seconds would cost the lead.
+        if due && bridge::with(|host| host.goes_on()).is_some_and(|goes_on| goes_on.is_err()) {
+            self.spent.set(Some(Spent::Asked));
         }
         if self.spent.get().is_some() { Err(Raise::Over.into()) } else { Ok(()) }
     }

@@ -8,18 +8,21 @@ use std::ffi::CStr;
 use mlua::ffi::{self, lua_CFunction, lua_State};
 use mlua::{Function, Lua};
 
-use super::watch::owe;
+use super::watch::{self, owe};
 
 /// Most that C takes on Lua's stack for one function.
 const MOST_RESULTS: i64 = 8_000;
-/// What a table can have of elements at the most, whatever its length is said to be: more memory than any run may take.
-const MOST_ELEMENTS: u64 = 1 << 28;
+/// Bytes of an element of a table. Its length is said to be as much as there is a number at, and may be a lie.
+const ELEMENT_BYTES: usize = 16;
 /// How far outside of a table something may be inserted.
 const MOST_OUTSIDE: i64 = 1_000;
-/// Tables up to this length are sorted as ever: the square of it is no time.
-const SHORT: u64 = 1_000;
-/// Comparisons between two looks.
-const LOOK_EVERY: u32 = 512;
+/// What costs more looks at the run's bounds before it begins, and not behind it.
+const MUCH: u64 = 100_000;
+/// What costs more is refused, whatever may be left of the run: it would take seconds, and nothing ends a function of C.
+const TOO_MUCH: u64 = 400_000_000;
+
+/// Where the closures that are made here have the function that looks at the run's bounds.
+const LOOK: i32 = ffi::lua_upvalueindex(3);
 
 /// What a function costs that is about to run with what is on the stack; or why it must not.
 type Cost = unsafe fn(*mut lua_State) -> Result<u64, &'static CStr>;
@@ -39,15 +42,15 @@ static GUARDED: [Guarded; 18] = [
     Guarded { library: c"string", name: c"reverse", cost: bytes_each },
     Guarded { library: c"string", name: c"sub", cost: results },
     Guarded { library: c"string", name: c"byte", cost: results },
-    Guarded { library: c"string", name: c"char", cost: arguments },
-    Guarded { library: c"string", name: c"format", cost: format },
+    Guarded { library: c"string", name: c"char", cost: texts },
+    Guarded { library: c"string", name: c"format", cost: texts },
+    Guarded { library: c"math", name: c"max", cost: texts },
+    Guarded { library: c"math", name: c"min", cost: texts },
     Guarded { library: c"string", name: c"dump", cost: dump },
     Guarded { library: c"table", name: c"concat", cost: concat },
     Guarded { library: c"table", name: c"insert", cost: insert },
     Guarded { library: c"table", name: c"remove", cost: remove },
     Guarded { library: c"table", name: c"sort", cost: sort },
-    Guarded { library: c"table", name: c"foreachi", cost: elements },
-    Guarded { library: c"table", name: c"foreach", cost: nothing },
     Guarded { library: c"table", name: c"maxn", cost: nothing },
     Guarded { library: c"_G", name: c"select", cost: arguments },
 ];
@@ -83,8 +86,12 @@ unsafe extern "C-unwind" fn guarded_call(state: *mut lua_State) -> i32 {
     unsafe {
         let guarded = &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast_const().cast::<Guarded>();
         match (guarded.cost)(state) {
+            Ok(TOO_MUCH..) => return ffi::luaL_error(state, c"it would take too long".as_ptr()),
             Ok(cost) => owe(cost),
             Err(why) => return ffi::luaL_error(state, c"%s".as_ptr(), why.as_ptr()),
+        }
+        if watch::owed() > MUCH {
+            look(state);
         }
         let original = ffi::lua_touserdata(state, ffi::lua_upvalueindex(2));
         let original = std::mem::transmute::<*mut std::ffi::c_void, lua_CFunction>(original);
@@ -95,6 +102,15 @@ unsafe extern "C-unwind" fn guarded_call(state: *mut lua_State) -> i32 {
             owe(ffi::lua_objlen(state, -1) as u64 / 32);
         }
         results
+    }
+}
+
+/// Looks at the run's bounds: a run that is over ends here, by an error.
+unsafe fn look(state: *mut lua_State) {
+    // SAFETY: `guard` and `sort` made the closure that runs, so this is its upvalue. C's functions have twenty places more than arguments.
+    unsafe {
+        ffi::lua_pushvalue(state, LOOK);
+        ffi::lua_call(state, 0, 0);
     }
 }
 
@@ -140,7 +156,8 @@ unsafe fn arguments(state: *mut lua_State) -> Result<u64, &'static CStr> {
     Ok(unsafe { ffi::lua_gettop(state) } as u64 / 4)
 }
 
-unsafe fn format(state: *mut lua_State) -> Result<u64, &'static CStr> {
+/// Of any number of arguments each may be a long text, which is copied, or read as a number.
+unsafe fn texts(state: *mut lua_State) -> Result<u64, &'static CStr> {
     // SAFETY: it only looks.
     let texts: u64 =
         (1..=unsafe { ffi::lua_gettop(state) }).map(|at| 20 + unsafe { len(state, at) } / 4).sum();
@@ -151,17 +168,22 @@ unsafe fn dump(_: *mut lua_State) -> Result<u64, &'static CStr> {
     Ok(1_000)
 }
 
+/// What a table can have of elements: as many as a run's memory has room for.
+fn most_elements() -> u64 {
+    (super::vm::limits().memory_bytes / ELEMENT_BYTES) as u64
+}
+
 unsafe fn elements(state: *mut lua_State) -> Result<u64, &'static CStr> {
     // SAFETY: it only looks.
     let elements = unsafe { len(state, 1) };
-    if elements > MOST_ELEMENTS { Err(c"the table has too many elements") } else { Ok(elements * 2) }
+    if elements > most_elements() { Err(c"the table has too many elements") } else { Ok(elements * 2) }
 }
 
 /// `table.concat(t, separator, i, j)`
 unsafe fn concat(state: *mut lua_State) -> Result<u64, &'static CStr> {
     // SAFETY: it only looks.
     unsafe {
-        let elements = len(state, 1).min(MOST_ELEMENTS) as i64;
+        let elements = len(state, 1).min(most_elements()) as i64;
         let (first, last) = (integer(state, 3, 1), integer(state, 4, elements));
         Ok((last - first).clamp(0, elements) as u64 * 2)
     }
@@ -204,53 +226,66 @@ unsafe fn remove(state: *mut lua_State) -> Result<u64, &'static CStr> {
     }
 }
 
-/// `table.sort` takes as long as its worst case for whoever knows it. A function of the script's is counted; a comparison of C's is not, so
-/// for a long table ours is put in its place.
+/// `table.sort` takes as long as its worst case for whoever knows it, and a comparison as long as its texts. A function of the script's is
+/// counted; a comparison of C's is not, so ours is put in its place.
 unsafe fn sort(state: *mut lua_State) -> Result<u64, &'static CStr> {
-    // SAFETY: a closure with two upvalues takes the place of the second argument. C's functions have twenty places more than arguments.
+    // SAFETY: a closure with three upvalues takes the place of the second argument. C's functions have twenty places more than arguments.
     unsafe {
         let elements = elements(state)? / 2;
         let compares = ffi::lua_type(state, 2);
         let is_ours = compares == ffi::LUA_TFUNCTION && ffi::lua_iscfunction(state, 2) == 0;
-        if elements > SHORT
-            && !is_ours
+        if !is_ours
             && (compares <= ffi::LUA_TNIL || compares == ffi::LUA_TFUNCTION)
             && ffi::lua_type(state, 1) == ffi::LUA_TTABLE
         {
             ffi::lua_settop(state, 2);
-            ffi::lua_pushvalue(state, ffi::lua_upvalueindex(3));
+            ffi::lua_pushnil(state);
             ffi::lua_pushvalue(state, 2);
-            ffi::lua_pushcclosure(state, less, 2);
+            ffi::lua_pushvalue(state, LOOK);
+            ffi::lua_pushcclosure(state, less, 3);
             ffi::lua_replace(state, 2);
         }
         Ok(elements)
     }
 }
 
-std::thread_local! {
-    static COMPARED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
-}
-
-/// Whether the first argument belongs in front of the second: by the function that `sort` was given, or as `<` has it.
+/// Whether the first argument belongs in front of the second: by the function that `sort` was given, or as `<` has it. `sort` is one
+/// function of C, in which no instruction lets a run end: so whatever the alarm or a debt asks for comes between two comparisons.
 unsafe extern "C-unwind" fn less(state: *mut lua_State) -> i32 {
-    // SAFETY: `sort` made this closure's upvalues. Nothing here has to be dropped.
+    const COMPARES: i32 = ffi::lua_upvalueindex(2);
+    // SAFETY: `sort` made this closure's upvalues. Nothing here has to be dropped. Texts are alive while they are on the stack.
     unsafe {
         owe(2);
-        let compared = COMPARED.get().wrapping_add(1);
-        COMPARED.set(compared);
-        if compared.is_multiple_of(LOOK_EVERY) {
-            ffi::lua_pushvalue(state, ffi::lua_upvalueindex(1));
-            ffi::lua_call(state, 0, 0);
+        if watch::is_due() {
+            look(state);
         }
-        if ffi::lua_type(state, ffi::lua_upvalueindex(2)) == ffi::LUA_TNIL {
-            let is_less = ffi::lua_lessthan(state, 1, 2);
-            ffi::lua_pushboolean(state, is_less);
-        } else {
+        if ffi::lua_type(state, COMPARES) != ffi::LUA_TNIL {
             ffi::lua_settop(state, 2);
-            ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
+            ffi::lua_pushvalue(state, COMPARES);
             ffi::lua_insert(state, 1);
             ffi::lua_call(state, 2, 1);
+            return 1;
         }
+        let texts = [1, 2].map(|at| ffi::lua_type(state, at) == ffi::LUA_TSTRING);
+        let is_less = if texts == [true, true] {
+            let [one, other] = [1, 2].map(|at| text(state, at));
+            owe(one.len().min(other.len()) as u64 / 64);
+            i32::from(one < other)
+        } else {
+            ffi::lua_lessthan(state, 1, 2)
+        };
+        ffi::lua_pushboolean(state, is_less);
         1
+    }
+}
+
+/// The bytes of a string at a place. Lua compares strings as the C library has it in the locale `C`, part by part between zeros, which is
+/// byte by byte; only that it takes sixty times as long where they are all zeros.
+unsafe fn text<'a>(state: *mut lua_State, at: i32) -> &'a [u8] {
+    let mut len = 0;
+    // SAFETY: the caller knows that it is a string, which stays where it is for as long as it is on the stack.
+    unsafe {
+        let start = ffi::lua_tolstring(state, at, &raw mut len);
+        std::slice::from_raw_parts(start.cast(), len)
     }
 }

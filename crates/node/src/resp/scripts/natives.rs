@@ -48,7 +48,7 @@ pub fn all(lua: &Lua, run: &Rc<Run>, environment: &Table) -> mlua::Result<Table>
     natives.raw_set("cjson", cjson::table(lua, run)?)?;
     natives.raw_set("cmsgpack", msgpack::table(lua, run)?)?;
     natives.raw_set("struct", packs::table(lua, run)?)?;
-    natives.raw_set("bit", bits::table(lua)?)?;
+    natives.raw_set("bit", bits::table(lua, run)?)?;
     Ok(natives)
 }
 

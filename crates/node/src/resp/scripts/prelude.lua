@@ -47,14 +47,16 @@ function real.xpcall(f, handler)
   return after_xpcall(raw_xpcall(f, function(e) return handler(seen(e)) end))
 end
 
-local function after_step(before, ...)
+-- What `resume` itself raises (more results than there is room for) passes through here, too: whoever watches has to know who executes.
+local function after_step(before, whole, ...)
   switch(before)
+  if not whole then error((...), 0) end
   return after_xpcall(...)
 end
 
 local function step(co, ...)
   enter()
-  return after_step(switch(co), resume(co, ...))
+  return after_step(switch(co), raw_pcall(resume, co, ...))
 end
 
 local function unwrap(ok, ...)
@@ -140,6 +142,31 @@ function strings.gsub(s, pattern, replace, most)
   return table.concat(parts), count
 end
 
+-- Tables. These two call whatever they are given from instructions, between which a run can be ended.
+
+local tables = natives.copy(table)
+
+local function check(t, f, name)
+  if type(t) ~= 'table' then error("bad argument #1 to '" .. name .. "' (table expected, got " .. type(t) .. ')', 3) end
+  if type(f) ~= 'function' then error("bad argument #2 to '" .. name .. "' (function expected, got " .. type(f) .. ')', 3) end
+end
+
+function tables.foreach(t, f)
+  check(t, f, 'foreach')
+  for k, v in next, t do
+    local result = f(k, v)
+    if result ~= nil then return result end
+  end
+end
+
+function tables.foreachi(t, f)
+  check(t, f, 'foreachi')
+  for i = 1, #t do
+    local result = f(i, t[i])
+    if result ~= nil then return result end
+  end
+end
+
 -- The globals.
 
 for _, name in ipairs { 'assert', 'error', 'ipairs', 'next', 'pairs', 'rawequal', 'rawget', 'select', 'tonumber', 'tostring', 'type', 'unpack', '_VERSION' } do
@@ -158,7 +185,7 @@ maths.random, maths.randomseed = natives.random, natives.randomseed
 
 real._G = G
 real.string = protect(strings)
-real.table = protect(natives.copy(table))
+real.table = protect(tables)
 real.math = protect(maths)
 real.coroutine = protect(coroutines)
 real.os = protect { clock = natives.clock }

@@ -25,6 +25,9 @@ const CALL_INSTRUCTIONS: u64 = 100;
 const SHORT: u64 = 1_000_000_000_000_000;
 /// Lines that a run may log.
 const MAX_LOGGED: u32 = 100;
+/// Most characters of one, and the bytes that those may be.
+const MAX_LINE_CHARS: usize = 1000;
+const MAX_LINE_BYTES: usize = 4 * MAX_LINE_CHARS;
 
 const NOTHING_GIVEN: &str = "ERR Please specify at least one argument for this redis lib call";
 const BAD_WORDS: &str = "ERR Lua redis lib command arguments must be strings or integers";
@@ -112,9 +115,11 @@ pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
     redis.raw_set("replicate_commands", lua.create_function(|_, _: MultiValue| Ok(true))?)?;
     redis.raw_set("breakpoint", lua.create_function(|_, _: MultiValue| Ok(false))?)?;
     redis.raw_set("debug", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
+    let checked = run.clone();
     redis.raw_set(
         "acl_check_cmd",
-        lua.create_function(|_, words: MultiValue| {
+        lua.create_function(move |_, words: MultiValue| {
+            checked.budget.charge_arguments(&words)?;
             if words.is_empty() {
                 return Err(error(NOTHING_GIVEN));
             }
@@ -175,15 +180,7 @@ fn logging(lua: &Lua, run: &Rc<Run>, redis: &Table) -> mlua::Result<()> {
                 return Err(error("ERR Invalid debug level."));
             }
             if run.logged.replace(run.logged.get() + 1) < MAX_LOGGED {
-                let words =
-                    args.iter().skip(1).filter_map(|word| lua.coerce_string(word.clone()).ok().flatten());
-                let line: String = words
-                    .map(|word| word.to_string_lossy())
-                    .collect::<Vec<_>>()
-                    .join(" ")
-                    .chars()
-                    .take(1000)
-                    .collect();
+                let line = line(lua, &args);
                 match level {
                     0 | 1 => tracing::debug!(script = %line),
                     2 => tracing::info!(script = %line),
@@ -193,6 +190,22 @@ fn logging(lua: &Lua, run: &Rc<Run>, redis: &Table) -> mlua::Result<()> {
             Ok(())
         })?,
     )
+}
+
+/// The words behind the first as one line, as far as it is logged: what is longer is not looked at.
+fn line(lua: &Lua, args: &MultiValue) -> String {
+    let mut line = Vec::new();
+    for word in args.iter().skip(1).filter_map(|word| lua.coerce_string(word.clone()).ok().flatten()) {
+        if !line.is_empty() {
+            line.push(b' ');
+        }
+        let word = word.as_bytes();
+        line.extend_from_slice(&word[..word.len().min(MAX_LINE_BYTES)]);
+        if line.len() >= MAX_LINE_BYTES {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&line).chars().take(MAX_LINE_CHARS).collect()
 }
 
 /// `error_reply` and `status_reply`: a table with one field. One that cannot be is an error reply, and raises nothing.
@@ -221,6 +234,7 @@ fn error_text(text: &[u8]) -> Vec<u8> {
 /// Runs a command; an error of its is raised as a table.
 fn call(lua: &Lua, run: &Run, buffers: &RefCell<Buffers>, words: &MultiValue) -> mlua::Result<Value> {
     run.budget.charge(lua, CALL_INSTRUCTIONS)?;
+    run.budget.charge_arguments(words)?;
     if words.is_empty() {
         return Err(error(NOTHING_GIVEN));
     }

@@ -5,12 +5,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use mlua::chunk::ChunkMode;
+use highwater_core::Abort;
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
 
 use super::budget::{Budget, EVERY, Limits, Spent};
-use super::raise::Raise;
-use super::{Failed, bridge, costs, natives, raise, scan, values, watch};
+use super::compile::compile;
+use super::{Failed, bridge, costs, natives, raise, values, watch};
 use crate::resp::keyspace::Stop;
 use crate::resp::reply::{Protocol, Reply};
 
@@ -147,11 +147,6 @@ impl Vm {
                 unsafe { lua.exec_raw::<()>((), watch::correct) }?;
             }
             counted.budget.charge(lua, EVERY.into())?;
-            // What is bounded may show that it goes on: else a script of some seconds would cost the lead.
-            if let Some(Err(stop)) = bridge::with(|host| host.goes_on()) {
-                counted.stop.set(Some(stop));
-                return Err(Raise::Over.into());
-            }
             Ok(mlua::VmState::Continue)
         })?;
         run.budget.settle(&lua)?;
@@ -360,7 +355,9 @@ impl Vm {
         run.coroutines.set(false);
         run.stack.set(natives::stack_pointer());
         run.logged.set(0);
+        let watched = watch::Watched;
         let outcome = bridge::lend(host, || body(self));
+        drop(watched);
         let (spent, limits) = (run.budget.spent(), limits());
         run.budget.end(&self.lua);
         self.clean().expect("tables can be emptied");
@@ -381,6 +378,7 @@ impl Vm {
             Some(Spent::Time) => {
                 Ok(Err(Failed::text("ERR the script was ended after 5 seconds of CPU time")))
             }
+            Some(Spent::Asked) => Err(Stop::Abort(Abort::TooLarge)),
             None => Ok(outcome.unwrap_or_else(|error| Err(self.broken(error)))),
         }
     }
@@ -429,14 +427,7 @@ pub fn load(lua: &Lua, environment: &Table, code: &[u8], source: &str) -> mlua::
     if code.first() == Some(&0x1b) {
         return Err(raise::text(lua, "precompiled chunks are refused"));
     }
-    if let Some(line) = scan::too_complex(code) {
-        let name = source.trim_start_matches(['@', '=']).chars().take(60).collect::<String>();
-        let message = format!("{name}:{line}: the text is too complex");
-        return Err(mlua::Error::SyntaxError { message, incomplete_input: false });
-    }
-    lua.load(code)
-        .set_name(source)
-        .set_mode(ChunkMode::Text)
-        .set_environment(environment.clone())
-        .into_function()
+    let function = compile(lua, code, source)?;
+    function.set_environment(environment.clone())?;
+    Ok(function)
 }

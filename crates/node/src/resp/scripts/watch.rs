@@ -11,7 +11,7 @@
 //!
 //! Lua says of `lua_sethook` that a signal's handler may call it; its own interpreter does so.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -57,7 +57,18 @@ thread_local! {
             timer: AtomicPtr::new(std::ptr::null_mut()),
         }
     };
+    static ENDS: RefCell<Option<Timer>> = const { RefCell::new(None) };
     static OWED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A timer that goes with its thread.
+struct Timer(libc::timer_t);
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        // SAFETY: this thread made it, and uses it no more.
+        unsafe { libc::timer_delete(self.0) };
+    }
 }
 
 /// A run begins on this state. `alarm`: its time is bounded.
@@ -73,6 +84,15 @@ pub fn begin(state: *mut ffi::lua_State, alarm: bool) {
             arm(watch);
         }
     });
+}
+
+/// Ends the watch over a run when it is dropped, also by a panic that passes through: the machine is thrown away then.
+pub struct Watched;
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        end();
+    }
 }
 
 /// The run is over.
@@ -97,6 +117,9 @@ pub fn switch(state: *mut ffi::lua_State) -> *mut ffi::lua_State {
         let before = watch.state.swap(state, Relaxed);
         if watch.expired.load(Relaxed) {
             set_hook(state, 1);
+        } else if is_forward(state) && !watch.forward.load(Relaxed) {
+            // It was made while its maker's hook was brought forward, and has that from it.
+            set_hook(state, EVERY);
         }
         before
     })
@@ -123,6 +146,16 @@ pub fn owe(instructions: u64) {
     }
 }
 
+/// What is owed.
+pub fn owed() -> u64 {
+    OWED.get()
+}
+
+/// Whether the hook is to come with the next instruction: much is owed, or the alarm has rung.
+pub fn is_due() -> bool {
+    WATCH.with(|watch| watch.forward.load(Relaxed))
+}
+
 /// What is owed, which is charged now.
 pub fn take_owed() -> u64 {
     // One instruction: were the alarm to ring within it, the hook would stay where it was put.
@@ -133,6 +166,11 @@ pub fn take_owed() -> u64 {
         }
     }
     OWED.replace(0)
+}
+
+fn is_forward(state: *mut ffi::lua_State) -> bool {
+    // SAFETY: as below.
+    !state.is_null() && unsafe { ffi::lua_gethookcount(state) } == 1
 }
 
 fn set_hook(state: *mut ffi::lua_State, count: u32) {
@@ -165,6 +203,7 @@ fn arm(watch: &Watch) {
             // The hook's own looks at the clock are left.
             return;
         }
+        ENDS.with(|ends| *ends.borrow_mut() = Some(Timer(timer)));
         // The C library names its first timer 0.
         watch.timer.store(timer.wrapping_byte_add(1), Relaxed);
     }

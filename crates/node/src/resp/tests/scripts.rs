@@ -374,7 +374,7 @@ fn what_takes_long_in_c_is_counted() {
         ("table.insert({}, -2^31, 1)", "position out of bounds"),
         (
             "local t, k = {}, 1 while k < 2^31 do t[k] = 1 k = k * 2 end t[2^31 - 1] = 1 t[3] = 1 table.sort(t)",
-            "",
+            "$-1\r\n",
         ),
         (
             "return loadstring(string.rep('x', 2e6)) == nil and select(2, loadstring(string.rep('x', 2e6)))",
@@ -411,10 +411,101 @@ fn what_nobody_stands_in_front_of_ends_by_the_alarm() {
     }
 }
 
+/// One function of C or of ours, called once, that would take from ten seconds to hours: no instruction ends it.
+#[test]
+fn one_call_takes_no_longer_than_a_run() {
+    let clock = Clocks { wall: || crate::clock::monotonic() / 1_000_000, cpu: crate::clock::thread_cpu_ms };
+    vm::limit(Limits { clock: Some(clock), ..Limits::default() });
+    let mut client = Node::new().client();
+    let blanks = "local s = string.rep(' ', 2e7) .. '1' local t = {} for i = 1, 7000 do t[i] = s end ";
+    let zeros = "local s = string.rep('\\0', 1e6) local t = {} for i = 1, 1000 do t[i] = s end ";
+    for script in [
+        format!("{blanks} return math.max(unpack(t))"),
+        format!("{blanks} return math.min(unpack(t))"),
+        format!("{blanks} return string.char(unpack(t))"),
+        format!("{blanks} return string.format(string.rep('%d', 6000), unpack(t, 1, 6000))"),
+        format!("{blanks} return bit.band(unpack(t))"),
+        format!("{blanks} return bit.bxor(unpack(t))"),
+        format!("{blanks} return struct.pack(string.rep('i', 6000), unpack(t, 1, 6000))"),
+        format!("{blanks} return cmsgpack.pack(unpack(t))"),
+        format!("{blanks} return cjson.encode(t)"),
+        format!("{blanks} return redis.call('mset', unpack(t))"),
+        format!("{blanks} return redis.pcall('mset', unpack(t))"),
+        format!("{blanks} return redis.acl_check_cmd('mset', unpack(t))"),
+        format!("{blanks} return table.concat(t)"),
+        format!("{blanks} redis.log(redis.LOG_DEBUG, unpack(t)) return 'logged'"),
+        format!("{zeros} table.sort(t) return 'sorted'"),
+        format!("{zeros} for i = 1001, 1100 do t[i] = s end table.sort(t) return 'sorted'"),
+        format!("{blanks} table.sort(t, function(a, b) return tonumber(a) < tonumber(b) end)"),
+        format!("{blanks} table.sort(t, math.fmod)"),
+        format!("{blanks} table.foreachi(t, function(i, s) return nil, s + 0 end)"),
+        "local t = {} for i = 1, 1000 do t['x' .. i] = 10 end local T = {} for i = 1, 100 do T[{[t] = tonumber}] = table.foreach end local U = {} for i = 1, 10000 do U[{[T] = table.foreach}] = table.foreach end table.foreach(U, table.foreach) return 1".into(),
+        "local t = {1, 1, 1, 1} for i = 1, 33 do t['x' .. i] = 1 end local k = 5 while k <= 2^28 do t[k] = 1 k = k * 2 end table.remove(t, 1) return 1".into(),
+        "local t = {1, 1, 1, 1} for i = 1, 33 do t['x' .. i] = 1 end local k = 5 while k <= 2^28 do t[k] = 1 k = k * 2 end table.insert(t, 1, 1) return 1".into(),
+        "local big = {} for i = 1, 2^19 do big[i] = 1 end for i = 1, 2^19 - 1 do big[i] = nil end local a = {} for i = 1, 50000 do a[i] = big end return #cmsgpack.pack(a)".into(),
+        // A resume that raises: whoever watches goes on to know who executes.
+        "local co = coroutine.create(function() return unpack({}, 1, 7990) end) pcall(coroutine.resume, co) pcall(function() local x, f = coroutine.resume(co) end) local s = string.rep(' ', 2e7) .. '1' local n = 0 while true do n = s + n end".into(),
+    ] {
+        let began = crate::clock::thread_cpu_ms();
+        let reply = eval(&mut client, &script);
+        let took = crate::clock::thread_cpu_ms() - began;
+        assert!(took < crate::resp::scripts::budget::PATIENCE_MS * 12 / 10, "{script}: {took} ms, {reply}");
+        assert_eq!(eval(&mut client, "return 1"), ":1\r\n");
+    }
+}
+
+/// What `sort` finds is what Lua's own comparison finds, whatever bytes are in a text.
+#[test]
+fn texts_are_sorted_as_lua_compares_them() {
+    let mut client = bounded(40_000_000, 64);
+    let said = eval(
+        &mut client,
+        "local pieces, t = {'', '\\0', 'a', '\\255', 'a\\0', 'b', '\\0\\0', 'A', 'ab'}, {} \
+         for _, one in ipairs(pieces) do for _, other in ipairs(pieces) do t[#t + 1] = one .. other end end \
+         table.sort(t) for i = 2, #t do if t[i] < t[i - 1] then return 'wrong' end end return #t",
+    );
+    assert_eq!(said, ":81\r\n");
+    let numbers = eval(&mut client, "local t = {3, 1, 2.5, -1} table.sort(t) return cjson.encode(t)");
+    assert!(numbers.contains("[-1,1,2.5,3]"), "{numbers}");
+    let mixed = eval(&mut client, "local ok, why = pcall(table.sort, {1, 'a'}) return why");
+    assert!(mixed.contains("attempt to compare"), "{mixed}");
+    let by_table = eval(
+        &mut client,
+        "local m = {__lt = function(a, b) return a.n < b.n end} local t = {} for i = 1, 5 do t[i] = setmetatable({n = -i}, m) end table.sort(t) return t[1].n",
+    );
+    assert_eq!(by_table, ":-5\r\n");
+}
+
+#[test]
+fn foreach_does_what_it_did() {
+    let mut client = bounded(40_000_000, 64);
+    for (script, said) in [
+        (
+            "return table.foreach({1, 2, x = 3}, function(k, v) if v == 3 then return k end end)",
+            "$1\r\nx\r\n",
+        ),
+        ("return table.foreachi({5, 6, 7}, function(i, v) if v == 6 then return i end end)", ":2\r\n"),
+        ("return table.foreach({}, error)", "$-1\r\n"),
+        (
+            "return select(2, pcall(table.foreach, nil, type))",
+            "bad argument #1 to 'foreach' (table expected, got nil)",
+        ),
+        (
+            "local ok, why = pcall(table.foreachi, {}, 1) return why",
+            "bad argument #2 to 'foreachi' (function expected, got number)",
+        ),
+    ] {
+        let reply = eval(&mut client, script);
+        assert!(reply.contains(said), "{script}: {reply}");
+    }
+}
+
 /// Texts that kept the compiler busy for up to a minute, by every door.
 #[test]
 fn what_takes_long_to_compile_is_refused() {
-    let mut client = bounded(10_000_000, 64);
+    let clock = Clocks { wall: || crate::clock::monotonic() / 1_000_000, cpu: crate::clock::thread_cpu_ms };
+    vm::limit(Limits { instructions: 10_000_000, clock: Some(clock), ..Limits::default() });
+    let mut client = Node::new().client();
     let texts = [
         format!("local x return {}x", "x and ".repeat(170_000)),
         format!("local x if x then {} end", "elseif x then ".repeat(70_000)),
@@ -523,8 +614,9 @@ fn many_parameters_and_few_arguments() {
 #[test]
 fn arguments_that_meet_in_one_chain_are_bounded_by_time() {
     let slower = Clocks { wall: || slow() * 1000, cpu: || slow() * 1000 };
+    let mut client = bounded(0, 16);
+    assert_eq!(eval(&mut client, "return 1"), ":1\r\n", "it is compiled");
     vm::limit(Limits { instructions: 0, memory_bytes: 16 << 20, clock: Some(slower) });
-    let mut client = Node::new().client();
     let words: Vec<String> = (0..20_000).map(|n| n.to_string()).collect();
     let words: Vec<&str> =
         ["EVAL", "return 1", "0"].into_iter().chain(words.iter().map(String::as_str)).collect();

@@ -259,3 +259,31 @@ fn who_copies_the_state_goes_on_in_the_ballast() {
 
 /// More than a queue takes at once.
 const MUCH: usize = 5 << 20;
+
+/// What is synced in a folder that was lost meanwhile no start finds, whoever was to look for it and did not come to it.
+#[test]
+fn a_sync_that_ends_in_a_lost_folder_tells_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let (path, away) = (place.path().join("node-0"), place.path().join("away"));
+    let disk = DataDirectory::open(&path).unwrap();
+    let running = Running::start(disk.clone(), 1);
+    running.queues.put(0, &mut vec![Bytes::from_static(b"one")]);
+    running.wait_until(|queues| queues.synced(0) == LogPosition(3));
+    // All files that it needs for a while are there.
+    let segments = || disk.names().unwrap().iter().filter(|name| name.starts_with("journal-")).count();
+    while !holds(&running.queues) || segments() < 2 {
+        std::thread::yield_now();
+    }
+    std::fs::rename(&path, &away).unwrap();
+    running.queues.put(0, &mut vec![Bytes::from_static(b"two")]);
+    while !running.queues.is_lost() {
+        assert!(!running.thread.is_finished(), "it waits");
+        std::thread::yield_now();
+    }
+    assert_eq!(running.queues.synced(0), LogPosition(3));
+    // It is back, and found again: what was synced is where a start finds it.
+    std::fs::rename(&away, &path).unwrap();
+    running.queues.set_lost(None);
+    running.wait_until(|queues| queues.synced(0) == LogPosition(6));
+    running.stop().unwrap();
+}
