@@ -2,7 +2,8 @@
 //! sees that it goes on.
 //!
 //! Engines' transactions count here what takes time: each row that is looked up in an index or passed by a scan, and, four times
-//! as much, each that is added. To touch a row again that the transaction has touched is not counted: what does so for ever is not at work.
+//! as much, each that is added; and the bytes of long values, each time that they are read. To touch a short row again that the transaction
+//! has touched is not counted: what does so for ever is not at work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +13,9 @@ use crate::transaction::Abort;
 
 /// A row that is added counts as so many that are looked up: it takes a place in an index, in the log and in the store.
 pub const ADDED: usize = 4;
+
+/// So many bytes of a value that is read count as a row that is looked up: to copy them takes about as long.
+pub const BYTES_A_ROW: usize = 4096;
 
 /// No time at all: nothing executes, nothing is to end.
 const NEVER: u64 = u64::MAX;
@@ -146,6 +150,15 @@ impl Work {
         if self.rows > self.bound { Err(Abort::TooLarge) } else { Ok(()) }
     }
 
+    /// A value of so many bytes is read: one that is long takes as long as many rows, each time that it is looked at.
+    ///
+    /// # Errors
+    /// As of [`pass`](Work::pass).
+    #[inline]
+    pub fn read(&mut self, bytes: usize) -> Result<(), Abort> {
+        if bytes < BYTES_A_ROW { Ok(()) } else { self.pass(bytes / BYTES_A_ROW) }
+    }
+
     /// Rows are about to be passed, and others to be added.
     ///
     /// # Errors
@@ -221,6 +234,15 @@ mod tests {
         let seen = progress.steps();
         work.pass(5).expect("it may");
         assert!(seen > 0 && progress.steps() > seen);
+    }
+
+    #[test]
+    fn long_values_count_as_many_rows() {
+        let mut work = Work::default();
+        work.set_most(10);
+        assert_eq!([0, 1, 4095].map(|bytes| work.read(bytes)), [Ok(()); 3]);
+        assert_eq!(work.rows(), 0);
+        assert_eq!([5 * 4096, 5 * 4096, 4096].map(|bytes| work.read(bytes).is_ok()), [true, true, false]);
     }
 
     #[test]

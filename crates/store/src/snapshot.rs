@@ -209,7 +209,12 @@ impl<'a> State<'a> {
 impl Transaction for SnapshotTx {
     fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>, Abort> {
         let word = unbroken(|| self.look(table, key))?;
-        Ok((word & TIMESTAMP != 0 && word & TOMBSTONE == 0).then(|| self.reader.value.bytes()))
+        if word & TIMESTAMP == 0 || word & TOMBSTONE != 0 {
+            return Ok(None);
+        }
+        let value = self.reader.value.bytes();
+        self.work.read(value.len())?;
+        Ok(Some(value))
     }
 
     fn put(&mut self, _: TableId, _: &[u8], _: &[u8]) -> Result<(), Abort> {

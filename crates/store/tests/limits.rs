@@ -174,6 +174,30 @@ fn without_room_two_deletes_pay_for_a_small_row() {
     }
 }
 
+/// Whoever removes the rows of what is gone notes in each of its transactions how far it has got: if that had no room, a full memory would stay full.
+#[test]
+fn without_room_two_deletes_pay_for_a_small_row_that_gets_longer() {
+    for table in TABLES {
+        let mut occ = occ();
+        (0..100).for_each(|key| set(&mut occ, table, &[key], 1).unwrap());
+        occ.begin();
+        occ.put(table, b"note", b"").unwrap();
+        occ.commit().unwrap();
+        occ.set_room(0);
+        for round in 0..3u8 {
+            occ.begin();
+            (0..2).for_each(|at| assert!(occ.delete(table, &[2 * round + at]).unwrap()));
+            occ.put(table, b"note", &vec![round; 10 + 10 * usize::from(round)]).unwrap();
+            occ.commit().unwrap();
+        }
+        assert_eq!((rows(&occ), occ.room()), (95, 0));
+        occ.begin();
+        occ.put(table, b"note", &[0; 60]).unwrap();
+        assert_eq!(occ.commit(), Err(Abort::OutOfMemory), "nothing pays for it");
+        occ.abort();
+    }
+}
+
 /// What is admitted is at least what the store grows by: with any sizes, room is never overdrawn.
 #[test]
 fn the_store_grows_by_no_more_than_the_room_it_was_given() {

@@ -427,10 +427,15 @@ impl<S: Source> Attempts for MeerkatTx<S> {
 impl<S: Source> Transaction for MeerkatTx<S> {
     fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>, Abort> {
         let (at, live) = unbroken(|| self.look(table, key, true))?;
-        Ok(live.then(|| match self.touched[at].write {
+        if !live {
+            return Ok(None);
+        }
+        let value = match self.touched[at].write {
             Some(own) => self.writer.value(own.at),
             None => &self.value,
-        }))
+        };
+        self.work.read(value.len())?;
+        Ok(Some(value))
     }
 
     fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), Abort> {

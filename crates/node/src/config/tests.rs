@@ -174,6 +174,21 @@ fn errors_name_the_key_and_the_place() {
     assert!(fails("node = 5").contains("has the ids 0"));
     assert!(fails("[cluster]\nengine = \"raft\"").contains("unknown engine \"raft\""));
     assert!(fails("[timeouts]\nelection_timeout_ms = 30").contains("3 heartbeats"));
+    let many = |durability: &str, workers: u32| {
+        let text = format!(
+            "[cluster]\nworkers = {workers}\ndurability = \"{durability}\"\n[limits]\nmemory_mb = 1000000\n"
+        );
+        Config::parse(file, &text, &[]).map_err(|error| error.to_string()).err().unwrap_or_default()
+    };
+    // The journal's thread panicked of it.
+    assert!(
+        many("sync", 256).contains("cluster.workers must be 1 to 255 with disks"),
+        "{}",
+        many("sync", 256)
+    );
+    assert!(
+        !many("sync", 255).contains("cluster.workers") && !many("memory", 256).contains("cluster.workers")
+    );
     assert!(fails("[threads]\npin = [0]").contains("threads.pin lists 1 cores for 2 workers"));
     assert!(
         fails("[cluster]\nnodes = [{ id = 1, peer = 'a:1', resp = 'a:2', admin = 'a:3' }]")

@@ -9,6 +9,7 @@ use tracing_subscriber::filter::Targets;
 use super::{ClientAuth, Config, ConfigError, Durability, LogConfig, NodeConfig, PeerTls, Pin};
 use crate::tls::Keys;
 use highwater_core::Incarnation;
+use highwater_disk::journal::MAX_WRITERS;
 
 /// Longer than anybody waits; and nanoseconds of it fit 64 bits.
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
@@ -104,6 +105,15 @@ impl Config {
         })?;
         check((1..=256).contains(&storage.checkpoint_threads), || {
             format!("storage.checkpoint_threads must be 1 to 256, not {}", storage.checkpoint_threads)
+        })?;
+        // The controller is one of the journal's writers.
+        let has_disk = self.cluster.durability != Durability::Memory;
+        check(!has_disk || self.cluster.workers < MAX_WRITERS, || {
+            format!(
+                "cluster.workers must be 1 to {} with disks, not {}",
+                MAX_WRITERS - 1,
+                self.cluster.workers
+            )
         })?;
         check((1..=10_000).contains(&storage.async_window_ms), || {
             format!("storage.async_window_ms must be 1 to 10000, not {}", storage.async_window_ms)

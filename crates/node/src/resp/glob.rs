@@ -1,7 +1,42 @@
 //! Patterns of `KEYS` and `MATCH`: `*`, `?`, `[a-z]`, `[^..]`, and `\` in front of what is meant as it stands.
 
+use std::cell::Cell;
+
+/// Steps of a pattern in one transaction: some tenths of a second. One match may take as many as the pattern is long, times the text.
+const MOST_STEPS: u64 = 100_000_000;
+
+/// A pattern that many texts are held against, for as long as it has steps left.
+pub struct Pattern<'a> {
+    pattern: &'a [u8],
+    left: Cell<u64>,
+}
+
+impl<'a> Pattern<'a> {
+    pub fn new(pattern: &'a [u8]) -> Pattern<'a> {
+        Pattern { pattern, left: Cell::new(MOST_STEPS) }
+    }
+
+    /// Whether a text fits; none does once the steps are used up: ask whether they are.
+    pub fn matches(&self, text: &[u8]) -> bool {
+        let mut left = self.left.get();
+        let fits = matches_within(self.pattern, text, &mut left);
+        self.left.set(left);
+        fits
+    }
+
+    /// Whether it took too many steps.
+    pub fn is_spent(&self) -> bool {
+        self.left.get() == 0
+    }
+}
+
 /// Whether all of `text` fits the pattern, byte for byte. As in Redis, a pattern that is torn off in a class ends there.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    matches_within(pattern, text, &mut u64::MAX.clone())
+}
+
+/// The same in so many steps; without any left nothing fits.
+fn matches_within(pattern: &[u8], text: &[u8], left: &mut u64) -> bool {
     // Where to go on if what follows the last star does not fit: one byte further on.
     let (mut at, mut read) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -13,6 +48,10 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
         }
         if read == text.len() && at >= pattern.len() {
             return true;
+        }
+        *left = left.saturating_sub(1 + class_len(pattern, at));
+        if *left == 0 {
+            return false;
         }
         if read < text.len()
             && at < pattern.len()
@@ -30,6 +69,14 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
             _ => return false,
         }
     }
+}
+
+/// Steps that a class takes beside the one that everything takes.
+fn class_len(pattern: &[u8], at: usize) -> u64 {
+    if pattern.get(at) != Some(&b'[') {
+        return 0;
+    }
+    pattern[at..].iter().position(|byte| *byte == b']').unwrap_or(pattern.len() - at) as u64
 }
 
 /// Where the pattern goes on if its next part fits this byte.
@@ -74,6 +121,23 @@ fn class(pattern: &[u8], mut at: usize, byte: u8) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_has_so_many_steps() {
+        let pattern = [b"*", &b"a".repeat(30_000)[..], b"b"].concat();
+        let pattern = Pattern::new(&pattern);
+        assert!(!pattern.is_spent() && pattern.matches(&[&b"a".repeat(30_000)[..], b"b"].concat()));
+        let mut texts = 0;
+        while !pattern.is_spent() {
+            assert!(!pattern.matches(&b"a".repeat(60_000)));
+            texts += 1;
+        }
+        assert_eq!(texts, 1);
+        assert!(!pattern.matches(&[&b"a".repeat(30_000)[..], b"b"].concat()));
+        let classes = [&b"*["[..], &b"x".repeat(10_000), b"]b"].concat();
+        let classes = Pattern::new(&classes);
+        assert!(!classes.matches(&b"a".repeat(20_000)) && classes.is_spent());
+    }
 
     #[test]
     fn patterns() {

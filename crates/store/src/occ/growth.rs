@@ -9,7 +9,7 @@ use crate::word::TOMBSTONE;
 /// More than any record takes beside its key and value: its head, what rounding adds, and its share of an index.
 pub(crate) const RECORD_BYTES: u64 = 192;
 
-/// A new row of so many bytes of key and value is a note, which deletes of the same transaction pay for.
+/// A row of so many bytes of key and value, new or rewritten, is a note, which deletes of the same transaction pay for.
 const NOTE_BYTES: usize = 64;
 /// So many deletes pay for one note: what they free is more than it takes, whatever their rows have.
 const DELETES_FOR_A_NOTE: usize = 2;
@@ -29,7 +29,7 @@ pub(super) fn may_be_note(key_len: usize, value_len: usize) -> bool {
 }
 
 fn is_note(write: &Write) -> bool {
-    write.created && !write.delete && may_be_note(write.record.key_len(), write.at.len as usize)
+    !write.delete && may_be_note(write.record.key_len(), write.at.len as usize)
 }
 
 impl Occ {

@@ -171,11 +171,19 @@ impl Transaction for Occ {
     fn get(&mut self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>, Abort> {
         unbroken(move || {
             Ok(match self.look::<true>(table, key)? {
-                Looked::Live(_) => Some(self.value.bytes()),
+                Looked::Live(_) => {
+                    self.work.read(self.value.bytes().len())?;
+                    Some(self.value.bytes())
+                }
                 Looked::Gone(_) | Looked::Absent => None,
                 Looked::Own(write) => {
                     let write = &self.sets.writes[write];
-                    (!write.delete).then(|| self.writer.value(write.at))
+                    if write.delete {
+                        return Ok(None);
+                    }
+                    let value = self.writer.value(write.at);
+                    self.work.read(value.len())?;
+                    Some(value)
                 }
             })
         })

@@ -376,6 +376,7 @@ pub fn hscan<T: Transaction>(
         all.retain(|(name, _)| options.fits(name));
         (all, Place::START)
     };
+    options.check()?;
     reply_scan(next, found.len() * 2, reply);
     for (name, value) in &found {
         reply.bulk(name);

@@ -13,11 +13,12 @@ use highwater_core::Transaction;
 use super::cluster::slot_number;
 use super::words::{integer, is};
 use crate::resp::errors::CommandError;
+use crate::resp::glob::Pattern;
 use crate::resp::keyspace::head::Head;
 use crate::resp::keyspace::{Done, Failure, Keyspace};
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
-use crate::resp::{glob, slots};
+use crate::resp::slots;
 
 /// Names or members that one call looks at, at most; more only if they share a place.
 const MOST_LOOKED: usize = 2048;
@@ -33,7 +34,7 @@ const RANDOM_TRIES: u64 = 100;
 
 /// The words behind a cursor.
 pub struct Options<'a> {
-    pattern: Option<&'a [u8]>,
+    pattern: Option<Pattern<'a>>,
     count: usize,
     kind: Option<&'a [u8]>,
 }
@@ -52,7 +53,7 @@ impl<'a> Options<'a> {
                 }
                 options.count = usize::try_from(count).unwrap_or(usize::MAX);
             } else if is(option, "match") {
-                options.pattern = args.next();
+                options.pattern = args.next().map(Pattern::new);
             } else if is(option, "type") && keys {
                 options.kind = args.next();
             } else {
@@ -69,7 +70,24 @@ impl<'a> Options<'a> {
 
     /// Whether this is among what is looked for.
     pub fn fits(&self, name: &[u8]) -> bool {
-        self.pattern.is_none_or(|pattern| glob::matches(pattern, name))
+        self.pattern.as_ref().is_none_or(|pattern| pattern.matches(name))
+    }
+
+    /// To be called when all were looked at.
+    ///
+    /// # Errors
+    /// That the pattern took too long, and not all of them were.
+    pub fn check(&self) -> Result<(), CommandError> {
+        self.pattern.as_ref().map_or(Ok(()), check)
+    }
+}
+
+/// Whether a pattern was held against all that it was to be.
+fn check(pattern: &Pattern<'_>) -> Result<(), CommandError> {
+    if pattern.is_spent() {
+        Err(CommandError::Text("ERR the pattern is too complex for names that are so long"))
+    } else {
+        Ok(())
     }
 }
 
@@ -203,6 +221,7 @@ pub fn scan<T: Transaction>(
             options.fits(&name).then_some((name, bytes))
         })
     })?;
+    options.check()?;
     let (names, next) = portion.into_parts();
     let mut kept = Vec::with_capacity(names.len());
     for name in names {
@@ -283,8 +302,9 @@ fn walk<T: Transaction>(
 /// `KEYS pattern`: looks at every name.
 pub fn keys<T: Transaction>(args: Args<'_>, keyspace: &mut Keyspace<'_, T>, reply: &mut Reply<'_>) -> Done {
     let (words, from) = step(args, keyspace)?;
-    let pattern = words.first().copied().unwrap_or_default();
-    let mut walked = walk(keyspace, from, usize::MAX, |name| glob::matches(pattern, name))?;
+    let pattern = Pattern::new(words.first().copied().unwrap_or_default());
+    let mut walked = walk(keyspace, from, usize::MAX, |name| pattern.matches(name))?;
+    check(&pattern)?;
     let mut kept = Vec::with_capacity(walked.names.len());
     for name in walked.names {
         if keyspace.exists(&name)? {

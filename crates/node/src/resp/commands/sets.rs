@@ -258,6 +258,7 @@ pub fn sscan<T: Transaction>(
         all.retain(|member| options.fits(member));
         (all, Place::START)
     };
+    options.check()?;
     reply_scan(next, found.len(), reply);
     found.iter().for_each(|member| reply.bulk(member));
     Ok(())

@@ -422,6 +422,7 @@ pub fn zscan<T: Transaction>(
         })?;
         (all, Place::START)
     };
+    options.check()?;
     reply_scan(next, found.len() * 2, reply);
     for (member, score) in &found {
         reply.bulk(member);

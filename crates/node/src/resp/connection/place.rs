@@ -130,6 +130,18 @@ impl Connection {
 
     /// There may be something for a client that waits.
     pub fn look_again(&mut self) {
+        if let Stage::Blocked { seq } = self.stage
+            && self.place.is_some()
+        {
+            // What it might when it began to wait it may not any more.
+            self.look_at_users();
+            if self.evicted {
+                return;
+            }
+            if let Err(error) = self.still_may() {
+                return self.end_waiting(seq, error);
+            }
+        }
         let Some(place) = &mut self.place else { return };
         match self.stage {
             Stage::Blocked { seq } => {
@@ -167,14 +179,18 @@ impl Connection {
         }
         // Who looks at the moment may still get something, and is left alone.
         if let Stage::Blocked { seq } = self.stage {
-            self.place = None;
-            self.stage = Stage::Open;
-            self.args.clear();
-            let protocol = self.client.protocol;
             self.door.clients.count_error(b"UNBLOCKED");
-            self.order.answer(seq, |out| Reply::new(out, protocol).error(CommandError::Unblocked));
-            self.recall();
+            self.end_waiting(seq, CommandError::Unblocked);
         }
+    }
+
+    fn end_waiting(&mut self, seq: u64, error: CommandError) {
+        self.place = None;
+        self.stage = Stage::Open;
+        self.args.clear();
+        let protocol = self.client.protocol;
+        self.order.answer(seq, |out| Reply::new(out, protocol).error(error));
+        self.recall();
     }
 
     /// What a command waits for, if it is one that may have to. Reads on a snapshot do not wait for a compiler.

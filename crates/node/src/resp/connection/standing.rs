@@ -45,6 +45,14 @@ impl Connection {
         self.ask(opcode, single::args(&self.args))
     }
 
+    /// Whether it may still run the command that stands in `args`.
+    pub(super) fn still_may(&self) -> Result<(), CommandError> {
+        if self.client.caller.user().may_everything() {
+            return Ok(());
+        }
+        self.ask(single::opcode(&self.args), single::args(&self.args))
+    }
+
     /// Writes the user's name in front of a command that asks for it: sessions belong to users, and what a script calls for somebody who may not
     /// do everything is looked at when it calls it.
     pub(super) fn sign(&mut self, opcode: Opcode) {

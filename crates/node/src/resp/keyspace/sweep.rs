@@ -14,6 +14,10 @@ use crate::resp::tables::Table;
 
 /// Rows that one sweep looks at and removes, about.
 const MOST: usize = 512;
+/// Bytes of what a sweep notes of how far it has got: with its row's key a note (`store/src/occ/growth.rs`).
+const MOST_NOTED: usize = 32;
+/// Collections and tables that are gone of which one sweep removes rows.
+const MOST_GARBAGE: usize = 4;
 
 /// `redis.sweep`: a [`Moment`]. The reply is two u64 in little endian: when the next key expires (Unix time in ms, 0 if more is due already,
 /// the largest number if none does), and how many deadlines had come.
@@ -36,11 +40,17 @@ impl Procedure for Sweep {
     }
 }
 
+/// Where to go on behind a row, in so few bytes that the removals pay for them: else a full memory would stay full. In front of the row itself, if
+/// that is longer, are removed ones only.
+fn noted(last: &[u8]) -> &[u8] {
+    &last[..last.len().min(MOST_NOTED)]
+}
+
 impl<T: Transaction> Keyspace<'_, T> {
     /// Removes about so many rows, and not many bytes; when more is due, and how many deadlines had come.
     fn sweep(&mut self, most: usize) -> Result<(u64, u64), Failure> {
         let now = self.now();
-        let (mut due, mut next) = (Vec::new(), u64::MAX);
+        let (mut due, mut next, mut garbage) = (Vec::new(), u64::MAX, 0);
         self.tx.scan(DUE, (Bound::Unbounded, Bound::Unbounded), Direction::Forward, |row, value| {
             let found =
                 Due::decode(row, value).expect("the table of what is due holds what was written there");
@@ -49,9 +59,18 @@ impl<T: Transaction> Keyspace<'_, T> {
                 return ControlFlow::Break(());
             }
             next = u64::MAX;
+            garbage += usize::from(!matches!(found, Due::Deadline { .. }));
             due.push(found);
-            ControlFlow::Continue(())
+            // What is gone stands in front. Whatever is read meets whoever writes there: beside others that remove collections a sweep that reads
+            // all of them is never through.
+            if garbage == MOST_GARBAGE { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
+        // There may be more behind.
+        let all = garbage < MOST_GARBAGE;
+        if !all {
+            next = 0;
+        }
+
         let (mut room, mut expired) = (Room::of(most), 0);
         for due in due {
             let whole = match due {
@@ -91,7 +110,7 @@ impl<T: Transaction> Keyspace<'_, T> {
         let (dropped, all) = self.drop_some(table, id, if from.is_empty() { &start } else { from }, room)?;
         match dropped.last() {
             _ if all => drop(self.tx.delete(DUE, due)?),
-            Some(last) => self.tx.put(DUE, due, last)?,
+            Some(last) => self.tx.put(DUE, due, noted(last))?,
             None => {}
         }
         Ok(all)
@@ -103,7 +122,7 @@ impl<T: Transaction> Keyspace<'_, T> {
         let (last, all) = Table::sweep(self.tx, id, from, room)?;
         match last {
             _ if all => drop(self.tx.delete(DUE, &row)?),
-            Some(last) => self.tx.put(DUE, &row, &last)?,
+            Some(last) => self.tx.put(DUE, &row, noted(&last))?,
             None => {}
         }
         Ok(all)

@@ -88,6 +88,28 @@ fn rules_that_change_before_exec_count() {
     denied(&client.ask("EXEC"), KEY);
 }
 
+/// A client waits with rights that it has no more when something comes: it got what it might not see, and took it away.
+#[test]
+fn who_waits_is_asked_again_whether_it_may() {
+    let (_, mut client, mut root) = with("~* +@all");
+    assert_eq!(client.ask("BLPOP a 0"), "");
+    root.ask("ACL SETUSER u resetkeys ~own*");
+    root.ask("RPUSH a secret");
+    client.connection.look_again();
+    assert!(client.go_on().starts_with("-NOPERM"));
+    assert_eq!(root.ask("LLEN a"), ":1\r\n");
+    assert_eq!(client.ask("BLPOP own 0"), "");
+    root.ask("RPUSH own mine");
+    client.connection.look_again();
+    assert!(client.go_on().contains("mine"));
+    assert_eq!(client.ask("BLPOP own 0"), "");
+    root.ask("ACL DELUSER u");
+    root.ask("RPUSH own mine");
+    client.connection.look_again();
+    assert!(!client.go_on().contains("mine") && client.connection.is_evicted());
+    assert_eq!(root.ask("LLEN own"), ":1\r\n");
+}
+
 /// The row counts, as the transaction reads it, and not what this node has heard of it.
 #[test]
 fn the_rules_are_those_of_the_transaction() {
