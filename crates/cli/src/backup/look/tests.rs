@@ -130,6 +130,10 @@ impl Place for Stepping {
         unreachable!("it is read")
     }
 
+    fn confirm(&self) -> io::Result<()> {
+        unreachable!("it is read")
+    }
+
     fn is_claimed(&self) -> io::Result<bool> {
         self.read();
         self.inner.is_claimed()
