@@ -29,7 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from cluster import Cluster  # noqa: E402
-from wire import Wire  # noqa: E402
+from wire import Refused, Wire  # noqa: E402
 
 PATIENCE = 40
 SETTINGS = 'id = "{cluster}"\ndurability = "sync"'
@@ -52,7 +52,7 @@ class Nodes(Cluster):
 
     def __init__(self, highwater, nodes, cluster="north"):
         super().__init__(highwater.parent, nodes, SETTINGS.format(cluster=cluster), STORAGE)
-        self.highwater, self.all, self.counted, self.led = highwater, range(nodes), 0, 0
+        self.highwater, self.all, self.counted, self.led, self.wire = highwater, range(nodes), 0, 0, None
 
     def data(self, node):
         return self.folder / "data" / f"node-{node}"
@@ -66,6 +66,9 @@ class Nodes(Cluster):
             self.start(node, self.all)
 
     def kill_all(self):
+        if self.wire:
+            self.wire.close()
+            self.wire = None
         for node in list(self.processes):
             self.end(node, kill=True)
 
@@ -87,15 +90,29 @@ class Nodes(Cluster):
 
     def count(self, times, large):
         """Counts in two keys at once; what is acknowledged is in `counted`."""
-        wire = self.leads()
-        must(wire, "nobody leads a cluster to which nothing was done")
         for step in range(times):
             number = self.counted + 1
             values = ["MSET", "one", number, "other", number]
-            reply = wire.ask(*values, "large", LARGE) if step < large else wire.ask(*values)
+            reply = self.done(*values, "large", LARGE) if step < large else self.done(*values)
             must(reply == b"OK", f"a write is refused: {reply}")
             self.counted = number
-        wire.close()
+
+    def done(self, *words):
+        """The reply of whoever leads. A change of the membership refuses what comes meanwhile; and each of these commands may be done twice."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            if self.wire is None:
+                self.wire = self.leads()
+                must(self.wire, "nobody leads")
+            try:
+                reply = self.wire.ask(*words)
+                if not isinstance(reply, Refused) or not str(reply).startswith(("CLUSTERDOWN", "MOVED", "UNKNOWN")):
+                    return reply
+            except (OSError, EOFError):
+                pass
+            self.wire.close()
+            self.wire = None
+        raise Wrong(f"{words[0]} is refused for {PATIENCE} s")
 
     def all_vote(self):
         """Waits until each node holds what the others do, and its disk counts."""
@@ -109,9 +126,9 @@ class Nodes(Cluster):
         mine = [member for member in said.get("members", []) if member["incarnation"] == said["incarnation"]]
         return any(member["voter"] for member in mine) and not said.get("copying_bytes") and not (said.get("disk") or {}).get("trouble")
 
-    def found(self, wire):
+    def found(self):
         """The count that is there. Both keys were written by one transaction each time."""
-        one, other = wire.done("MGET", "one", "other")
+        one, other = self.done("MGET", "one", "other")
         must(one == other, f"half a transaction is there: {one} and {other}")
         return int(one or 0)
 
@@ -278,9 +295,9 @@ class Round:
         with Nodes(self.highwater, 1, cluster) as anew:
             shutil.copytree(data / "node-0", anew.data(0))
             anew.run([0])
-            wire = anew.leads()
-            must(wire, f"the new cluster does not serve: {anew.log(0)[-2000:]}")
-            return anew.found(wire)
+            anew.wire = anew.leads()
+            must(anew.wire, f"the new cluster does not serve: {anew.log(0)[-2000:]}")
+            return anew.found()
 
     # ---- folders ----
 
@@ -300,8 +317,9 @@ class Round:
         there = [node for node in nodes.all if nodes.data(node).exists()]
         if not there:
             return False
+        self.give_some(there)
         folders = [nodes.data(node) for node in there]
-        code, text, said = self.ask("recover", "--json", "--from", *folders, codes=(0, 1, 5))
+        _, _, said = self.ask("recover", "--json", "--from", *folders, codes=(0, 1, 5))
         survivors = {survivor["node"]: survivor for survivor in said.get("survivors", [])}
         for node in there:
             self.look_into(node, survivors.get(node))
@@ -311,9 +329,19 @@ class Round:
             self.goes_on(there, refuse)
             return True
         if said.get("best") and not said.get("all_behind"):
-            self.begins_anew(folders, survivors)
+            self.begins_anew(folders, [node for node in there if node not in self.touched])
         self.fates(there, refuse, survivors)
         return False
+
+    def give_some(self, there):
+        """An operator gives some of the folders, in any order, and accepts the loss."""
+        given = self.draw.sample(there, self.draw.randint(1, len(there)))
+        folders = [self.nodes.data(node) for node in given]
+        _, _, said = self.ask("recover", "--json", "--from", *folders, codes=(0, 1, 5))
+        must(not said.get("majority") or len(given) * 2 > len(self.nodes.all), "a minority is called a majority")
+        if said.get("best") and not said["majority"] and not said["all_behind"]:
+            whole = [node for node in given if node not in self.touched]
+            self.begins_anew(folders, whole)
 
     def look_into(self, node, survivor):
         """What looks into a part of a folder says of its node what `recover` does."""
@@ -335,22 +363,21 @@ class Round:
         for node in refuse:
             nodes.data(node).rename(nodes.folder / f"away-{node}-{time.monotonic_ns()}")
         nodes.run(nodes.all)
-        wire = nodes.leads()
-        must(wire, "a majority is said to be here, and nobody leads")
-        found = nodes.found(wire)
+        nodes.wire = nodes.leads()
+        must(nodes.wire, "a majority is said to be here, and nobody leads")
+        found = nodes.found()
         must(found == nodes.counted, f"{nodes.counted} was acknowledged, {found} is there, and nothing was said to be lost")
-        wire.close()
         for node in there:
             must(nodes.processes[node].poll() is None, f"node {node} ended, and was said to start")
         nodes.all_vote()
 
-    def begins_anew(self, folders, survivors):
-        to = self.nodes.folder / "recovered"
+    def begins_anew(self, folders, whole):
+        """The loss is accepted; `whole`: the nodes to whose folders among these nothing was done."""
+        to = self.nodes.folder / f"recovered-{time.monotonic_ns()}"
         words = ["--accept-loss", "--to", to, "--cluster", "recovered", "--nodes", "0"]
         self.ask("recover", "--json", "--from", *folders, *words)
         found = self.serve_anew(to, "recovered")
         must(found <= self.nodes.counted, f"{found} is there, and was never counted")
-        whole = [node for node in self.nodes.all if node not in self.touched and node in survivors]
         if len(whole) * 2 > len(self.nodes.all):
             must(found == self.nodes.counted, f"a majority of whole disks had {self.nodes.counted}, and {found} is left")
 
