@@ -6,7 +6,7 @@ use clap::Args;
 use highwater_core::NodeId;
 use highwater_core::limits::{MAX_NODE_ID, MAX_NODES};
 use highwater_disk::identity::MAX_CLUSTER_BYTES;
-use highwater_node::storage::remains::Founding;
+use highwater_node::storage::founding::Founding;
 
 use crate::failure::{Failure, Result};
 

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::failure::{EXIT_CODES, Failure, Result};
 use crate::numbers;
 use crate::output::{print, unwritten};
+use crate::start;
 
 /// A running node goes on while its journal is read, and what was half written then may look damaged: so often it is read.
 const READS_OF_A_RUNNING_NODE: u32 = 3;
@@ -102,14 +103,26 @@ fn verify(args: &VerifyArgs) -> Result<()> {
             result = look();
         }
     }
+    let start = start::words(&args.dir);
     let text = match (&result, args.json) {
-        (Ok(summary), true) => report(summary, running).to_string() + "\n",
-        (Ok(summary), false) => page(summary, running),
-        (Err(error), true) => damage(error, running).to_string() + "\n",
+        (Ok(summary), true) => with_start(report(summary, running), start),
+        (Ok(summary), false) => {
+            let start = start.map_or(String::new(), |words| format!("start      {words}\n"));
+            page(summary, running).replace(VERDICT, &(start + VERDICT))
+        }
+        (Err(error), true) => with_start(damage(error, running), start),
         (Err(_), false) => String::new(),
     };
     print(&text)?;
     found_some(&args.dir, &result.map_err(|error| failure(&args.dir, &error, running))?)
+}
+
+/// Of a journal that is whole.
+const VERDICT: &str = "verdict    whole\n";
+
+fn with_start(mut report: Value, start: Option<String>) -> String {
+    report["start"] = start.into();
+    report.to_string() + "\n"
 }
 
 /// A node's last file has room behind its last group: if it has none, somebody cut it. A chain of an archive ends with its last group, and
@@ -232,7 +245,7 @@ fn page(summary: &Summary, running: bool) -> String {
             "running    a node is writing to it: this may be behind, and a group under way looks torn\n",
         );
     }
-    text.push_str("verdict    whole\n");
+    text.push_str(VERDICT);
     text
 }
 

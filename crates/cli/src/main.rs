@@ -51,6 +51,7 @@ mod sim;
 #[cfg(not(feature = "sim"))]
 #[path = "no_sim.rs"]
 mod sim;
+mod start;
 mod status;
 mod top;
 mod torture;

@@ -222,6 +222,88 @@ fn another_nodes_files_begin_another_chain() {
     assert!(text.contains("UNUSABLE"), "{text}");
 }
 
+/// The chain that was begun last was restored, weeks old, though another one went on: the node that it was of was gone.
+#[test]
+fn the_last_moment_is_that_of_the_chain_that_goes_furthest() {
+    let mut cluster = Cluster::start("furthest", "id = \"north\"\ndurability = \"sync\"", None);
+    let (leader, mut client) = cluster.leader();
+    let directory = cluster.directory().to_path_buf();
+    let archive = directory.join("archive").display().to_string();
+    let folder = |id: usize| directory.join(format!("node-{id}")).display().to_string();
+    let create = |id: usize| done(&["backup", "create", "--json", "--from", &folder(id), "--to", &archive]);
+    write(&mut client, 0);
+    assert_eq!(create(leader)["chain"], 1);
+    assert_eq!(create((leader + 1) % 3)["chain"], 2);
+    write(&mut client, 1);
+    let reached = mark(&cluster, leader);
+    let began = Instant::now();
+    let latest = |chain: &str| {
+        let verified = done(&["backup", "verify", "--json", "--chain", chain, &archive]);
+        (verified["moment"].as_u64().unwrap(), verified["digest"].clone())
+    };
+    while latest("1").0 < reached {
+        assert!(began.elapsed() < PATIENCE, "{reached}");
+        assert_eq!(create(leader)["chain"], 1);
+    }
+    let ((first, digest), (second, _)) = (latest("1"), latest("2"));
+    assert!(second < first, "chain 2 ends at {second}, chain 1 at {first}");
+    let verified = done(&["backup", "verify", "--json", &archive]);
+    assert_eq!((&verified["chain"], &verified["digest"]), (&1.into(), &digest), "{verified}");
+    assert_eq!(verified["others"], serde_json::json!([{"chain": 2, "latest": second}]));
+    let to = directory.join("restored");
+    let to_text = to.display().to_string();
+    let restore = [
+        "backup",
+        "restore",
+        "--json",
+        &archive,
+        "--to",
+        &to_text,
+        "--cluster",
+        "second",
+        "--nodes",
+        "0,1,2",
+    ];
+    // What is missing of the other one may have been later.
+    let chain = directory.join("archive/chain-0002");
+    let journal = files_of(&chain, "journal-").pop().unwrap();
+    let whole = std::fs::read(&journal).unwrap();
+    std::fs::write(&journal, &whole[..4096]).unwrap();
+    refused(&restore, 1, "chain 2");
+    std::fs::write(&journal, whole).unwrap();
+    let restored = done(&restore);
+    assert_eq!((&restored["chain"], &restored["moment"]), (&1.into(), &first.into()));
+    move_to(&mut cluster, &directory, &to, ("north", "second"));
+    let (_, mut client) = cluster.leader();
+    check(&mut client, 1);
+}
+
+/// A backup of engine meerkat was taken with exit code 0, and nothing of it could ever be restored.
+#[test]
+fn what_cannot_be_restored_is_not_archived() {
+    let mut cluster =
+        Cluster::start("engine", "id = \"north\"\nengine = \"meerkat\"\ndurability = \"sync\"", None);
+    let began = Instant::now();
+    let set = || {
+        let mut client = processes::Client::connect(cluster.port(0))?;
+        client.call(&[b"SET", b"key", b"value"]).filter(|(line, _)| line == "+OK")
+    };
+    while set().is_none() {
+        assert!(began.elapsed() < PATIENCE, "{}", cluster.log(0));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let directory = cluster.directory().to_path_buf();
+    let [folder, archive] = ["node-0", "archive"].map(|name| directory.join(name).display().to_string());
+    for stopped in [false, true] {
+        if stopped {
+            cluster.kill_all();
+        }
+        refused(&["backup", "create", "--from", &folder, "--to", &archive], 5, "engine meerkat");
+        assert!(!Path::new(&archive).exists(), "no archive is begun");
+    }
+    refused(&["recover", "--from", &folder], 5, "engine meerkat");
+}
+
 /// Files of a chain whose name begins like this, in order.
 fn files_of(chain: &Path, prefix: &str) -> Vec<std::path::PathBuf> {
     let names = std::fs::read_dir(chain).into_iter().flatten().map(|entry| entry.unwrap().path());

@@ -274,6 +274,257 @@ fn old_damage_takes_nothing_away() {
     assert_eq!(after["survivors"][0]["damage_is_old"], true, "{after}");
 }
 
+/// The checkpoints of a folder, oldest first.
+fn numbers(folder: &std::path::Path) -> Vec<u64> {
+    let names = std::fs::read_dir(folder).into_iter().flatten().map(|file| file.unwrap().file_name());
+    let number = |name: std::ffi::OsString| {
+        name.to_str()?.strip_prefix("checkpoint-")?.strip_suffix(".manifest")?.parse().ok()
+    };
+    let mut numbers: Vec<u64> = names.filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Flips a byte in the middle of a checkpoint's first part.
+fn spoil_checkpoint(folder: &std::path::Path, number: u64) {
+    let path = folder.join(format!("checkpoint-{number:04}.part-0"));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// Writes until a node has published so many checkpoints more.
+fn write_checkpoints(cluster: &Cluster, folder: &std::path::Path, more: usize) {
+    let (last, began) = (numbers(folder).last().copied().unwrap_or(0), std::time::Instant::now());
+    while numbers(folder).last().copied().unwrap_or(0) < last + more as u64 {
+        assert!(began.elapsed() < PATIENCE, "no checkpoints");
+        let (_, mut client) = cluster.leader();
+        let large = vec![b'x'; 200_000];
+        (0..10).for_each(|at| drop(client.call(&[b"SET", format!("large:{at}").as_bytes(), &large])));
+    }
+}
+
+fn highwater(args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_highwater")).args(args).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    (output.status.code(), text)
+}
+
+/// One byte of the newest checkpoint stopped `recover` at its last step, though the node itself started from the one before.
+#[test]
+fn a_damaged_checkpoint_gives_way_to_the_one_before_as_in_the_node() {
+    let mut cluster = Cluster::start("older-checkpoint", "durability = \"sync\"", None);
+    let (leader, mut client) = cluster.leader();
+    write(&mut client);
+    let path = cluster.directory().join(format!("node-{leader}"));
+    let folder = path.display().to_string();
+    write_checkpoints(&cluster, &path, 3);
+    assert_eq!(client.call(&[b"SET", b"last", b"one"]).unwrap().0, "+OK");
+    cluster.kill_all();
+    let all = numbers(&path);
+    let [.., good, newest] = all[..] else { panic!("{all:?}") };
+    let (_, before) = recover(&["--from", &folder, "--json"]);
+    let before: serde_json::Value = serde_json::from_str(&before).unwrap();
+    assert_eq!(before["survivors"][0]["checkpoint"], newest);
+    spoil_checkpoint(&path, newest);
+
+    let (code, text) = recover(&["--from", &folder]);
+    assert_eq!(code, Some(0), "{text}");
+    let part = format!("DAMAGED  checkpoint-{newest:04}.part-0 is damaged at byte");
+    assert!(text.contains(&part) && text.contains(&format!("checkpoint {good};")), "{text}");
+    assert!(!text.contains("damaged: "), "its node starts: {text}");
+    // What looks at a part of the folder says the same as the node does.
+    let (code, text) = highwater(&["checkpoint", "verify", &folder]);
+    let start = format!("start      the node goes on from checkpoint {good}; checkpoint {newest} is damaged");
+    assert!(code == Some(1) && text.contains(&start), "{text}");
+    let (code, text) = highwater(&["log", "verify", &folder]);
+    assert!(code == Some(0) && text.contains(&start) && text.ends_with("verdict    whole\n"), "{text}");
+    let to = cluster.directory().join("recovered").display().to_string();
+    let accepting = ["--accept-loss", "--to", &to, "--cluster", "second", "--nodes", "0", "--json"];
+    let (code, text) = recover(&[&["--from", &folder], &accepting[..]].concat());
+    assert_eq!(code, Some(0), "{text}");
+    let after: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&before["held"], &before["certain"]),
+        (&after["held"], &after["certain"]),
+        "nothing is missing"
+    );
+
+    // The node does what is said, and the damaged one is not kept in the place of the good one.
+    (0..3).for_each(|id| cluster.run(id));
+    let (_, mut client) = cluster.leader();
+    check(&mut client);
+    assert_eq!(get(&mut client, "last"), b"one");
+    assert!(cluster.log(leader).contains(&format!("checkpoint {newest} is skipped: ")));
+    let began = std::time::Instant::now();
+    while numbers(&path).contains(&newest) {
+        assert!(numbers(&path).contains(&good), "the good one is removed, and the damaged one kept");
+        assert!(began.elapsed() < PATIENCE, "{:?}", numbers(&path));
+        if numbers(&path).last() == Some(&newest) {
+            client.call(&[b"SET", b"large", &vec![b'y'; 200_000]]);
+        }
+    }
+    cluster.none_died();
+    cluster.kill_all();
+    let (code, text) = highwater(&["checkpoint", "verify", &folder]);
+    assert_eq!(code, Some(0), "{text}");
+}
+
+/// A disk none of whose checkpoints can be loaded was a part of a majority, and its node did not start: a dead end, as the loss could not be
+/// accepted. Where the journal goes back to the node's birth nothing is missing, and the node starts.
+#[test]
+fn a_disk_that_leads_to_no_state_is_no_part_of_a_majority_and_its_log_counts() {
+    let mut cluster = Cluster::start("no-state", "durability = \"sync\"", None);
+    let directory = cluster.directory().to_path_buf();
+    let path = |id: usize| directory.join(format!("node-{id}"));
+    let folder = |id: usize| path(id).display().to_string();
+    let (_, mut client) = cluster.leader();
+    write(&mut client);
+    write_checkpoints(&cluster, &path(0), 1);
+    cluster.kill_all();
+    numbers(&path(0)).into_iter().for_each(|number| spoil_checkpoint(&path(0), number));
+    let (code, text) = recover(&["--from", &folder(0), &folder(1)]);
+    assert!(code == Some(0) && text.contains("a majority is here: start these nodes"), "{text}");
+    (0..2).for_each(|id| cluster.run(id));
+    let (_, mut client) = cluster.leader();
+    check(&mut client);
+    cluster.run(2);
+    // Every life begins another file of the journal, and the first ones go with the checkpoints that need them.
+    for _ in 0..2 {
+        write_checkpoints(&cluster, &path(0), 3);
+        cluster.kill_all();
+        (0..3).for_each(|id| cluster.run(id));
+    }
+    write_checkpoints(&cluster, &path(0), 3);
+    let (_, mut client) = cluster.leader();
+    let mut last = 0;
+    let began = std::time::Instant::now();
+    while journal_of(&path(0))[0].ends_with("journal-0000000000000001") {
+        assert!(began.elapsed() < PATIENCE, "the first file stays");
+        write_checkpoints(&cluster, &path(0), 1);
+    }
+    for at in 1..=50 {
+        assert_eq!(client.call(&[b"SET", b"last", at.to_string().as_bytes()]).unwrap().0, "+OK");
+        last = at;
+    }
+    cluster.kill_all();
+    numbers(&path(0)).into_iter().for_each(|number| spoil_checkpoint(&path(0), number));
+    // Node 2 is lost. Node 0 does not start.
+    let (code, text) = recover(&["--from", &folder(0), &folder(1)]);
+    assert_eq!(code, Some(0), "{text}");
+    for words in [
+        "REFUSES  its node does not start: none of the checkpoints can be loaded",
+        "damaged: 0",
+        "its log counts",
+    ] {
+        assert!(text.contains(words), "{words} is missing in {text}");
+    }
+    assert!(text.contains("the majority is lost") && !text.contains("a majority is here"), "{text}");
+    let config = directory.join("0.toml").display().to_string();
+    let (code, text) = highwater(&["serve", "--config", &config]);
+    assert!(code == Some(3) && text.contains("none of the checkpoints can be loaded"), "{text}");
+    assert!(text.contains("move this folder away, but keep it"), "{text}");
+    // By itself it leads to nothing.
+    let to = directory.join("recovered").display().to_string();
+    let accepting = ["--accept-loss", "--to", &to, "--cluster", "second", "--nodes", "0,1,2"];
+    let (code, text) = recover(&[&["--from", &folder(0)], &accepting[..]].concat());
+    assert!(code == Some(1) && text.contains("none of these folders leads to a state"), "{text}");
+    // With the other one the loss can be accepted, and nothing that was acknowledged is missing.
+    let (code, text) = recover(&[&["--from", &folder(0), &folder(1)], &accepting[..]].concat());
+    assert_eq!(code, Some(0), "{text}");
+    for id in 0..3 {
+        let path = directory.join(format!("{id}.toml"));
+        let config = std::fs::read_to_string(&path).unwrap();
+        let config =
+            config.replacen(&format!("dir = \"{}\"", directory.display()), &format!("dir = \"{to}\""), 1);
+        std::fs::write(path, config.replacen("durability", "id = \"second\"\ndurability", 1)).unwrap();
+        cluster.run(id);
+    }
+    let (_, mut client) = cluster.leader();
+    check(&mut client);
+    assert_eq!(get(&mut client, "last"), last.to_string().as_bytes());
+}
+
+/// A voter that was copying the state was left out, and a majority called lost whose nodes serve. And two of them are no majority that can lead.
+#[test]
+fn a_voter_that_was_copying_counts_and_its_state_does_not() {
+    let mut cluster = Cluster::start("copying", "durability = \"sync\"", None);
+    let directory = cluster.directory().to_path_buf();
+    let path = |id: usize| directory.join(format!("node-{id}"));
+    let folder = |id: usize| path(id).display().to_string();
+    let flags = [
+        "--set",
+        "storage.checkpoints_kept=100",
+        "--set",
+        "limits.log_retain_bytes=1048576",
+        "--set",
+        "limits.max_in_flight_bytes=1048576",
+    ];
+    cluster.kill_all();
+    (0..3).for_each(|id| cluster.run_with(id, &flags));
+    let (leader, mut client) = cluster.leader();
+    write(&mut client);
+    let followers = [(leader + 1) % 3, (leader + 2) % 3];
+    let mut before = Vec::new();
+    for follower in followers {
+        cluster.kill(follower);
+        before.push(numbers(&path(follower)).last().copied().unwrap_or(0));
+        let large = vec![b'x'; 200_000];
+        for at in 0..50 {
+            assert_eq!(client.call(&[b"SET", format!("large:{at}").as_bytes(), &large]).unwrap().0, "+OK");
+        }
+        let said = cluster.log(follower).matches("the state is complete").count();
+        cluster.run_with(follower, &flags);
+        let began = std::time::Instant::now();
+        while cluster.log(follower).matches("the state is complete").count() == said
+            || numbers(&path(follower)).last() <= before.last()
+        {
+            assert!(began.elapsed() < PATIENCE, "{}", cluster.log(follower));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+    assert_eq!(client.call(&[b"SET", b"last", b"one"]).unwrap().0, "+OK");
+    cluster.kill_all();
+    // As if the power had failed before the copied state was in a checkpoint.
+    for (follower, before) in followers.into_iter().zip(before) {
+        for number in numbers(&path(follower)).into_iter().filter(|number| *number > before) {
+            let begins = format!("checkpoint-{number:04}.");
+            let files = std::fs::read_dir(path(follower)).unwrap().map(|file| file.unwrap());
+            files
+                .filter(|file| file.file_name().to_str().unwrap().starts_with(&begins))
+                .for_each(|file| std::fs::remove_file(file.path()).unwrap());
+        }
+    }
+    let [one, other] = followers;
+    let (code, text) = recover(&["--from", &folder(one), &folder(other)]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("none of these nodes can lead") && text.contains("NO STATE"), "{text}");
+    let to = directory.join("recovered").display().to_string();
+    let (code, text) = recover(&[
+        "--from",
+        &folder(one),
+        "--accept-loss",
+        "--to",
+        &to,
+        "--cluster",
+        "second",
+        "--nodes",
+        "0",
+    ]);
+    assert!(code == Some(1) && text.contains("none of these folders leads to a state"), "{text}");
+    let (code, text) = recover(&["--from", &folder(one), &folder(leader)]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("a majority is here: start these nodes") && !text.contains("LEFT OUT"), "{text}");
+    assert!(text.contains("Its node starts and votes, and its log counts"), "{text}");
+    for id in [one, leader] {
+        cluster.run_with(id, &flags);
+    }
+    let (_, mut client) = cluster.leader();
+    check(&mut client);
+    assert_eq!(get(&mut client, "last"), b"one");
+}
+
 /// `--to` in an old folder, and `--nodes 4` for four nodes.
 #[test]
 fn what_is_easily_meant_otherwise_is_refused_in_words() {

@@ -1,11 +1,13 @@
 //! `highwater backup create`.
 
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use highwater_disk::Identity;
 use highwater_node::storage::DataDirectory;
 use highwater_node::storage::archive::{Archive, Brought, Copied};
+use highwater_node::storage::survey::is_readable;
 use serde_json::json;
 
 use super::args::CreateArgs;
@@ -24,15 +26,23 @@ pub fn run(args: &CreateArgs) -> Result<()> {
     let source = DataDirectory::read_only(&args.from).map_err(Failure::unreadable)?;
     let identity = Identity::read(&source).map_err(|error| unreadable(args, &error))?;
     let identity = identity.ok_or_else(|| unreadable(args, &"no node was ever started on it"))?;
+    // Before there is an archive of which nothing could be restored.
+    is_readable(&source).map_err(|why| Failure::unreadable(format!("{}: {why}", args.from.display())))?;
     let mut archive = Archive::begin(to, &identity.cluster).map_err(Failure::negative)?;
-    copy(args, &mut archive)?;
+    let mut damaged = BTreeSet::new();
+    let first = copy(args, &mut archive, &mut damaged);
     if !args.follow {
-        return Ok(());
+        return first;
+    }
+    match first {
+        // Everything else was copied.
+        Err(failure) if !damaged.is_empty() => eprintln!("highwater: {failure}"),
+        first => first?,
     }
     loop {
         thread::sleep(Duration::from_secs_f64(args.every));
         // The node may be gone for a while, or begin another life; the disk may be full for a while.
-        if let Err(failure) = copy(args, &mut archive) {
+        if let Err(failure) = copy(args, &mut archive, &mut damaged) {
             eprintln!("highwater: {failure}; trying again in {} s", args.every);
         }
     }
@@ -44,7 +54,8 @@ fn unreadable(args: &CreateArgs, why: &dyn std::fmt::Display) -> Failure {
     )
 }
 
-fn copy(args: &CreateArgs, archive: &mut Archive) -> Result<()> {
+/// One copy. `said`: damaged checkpoints that were told of.
+fn copy(args: &CreateArgs, archive: &mut Archive, said: &mut BTreeSet<u64>) -> Result<()> {
     let (mut progress, began) = (Progress::new(), Instant::now());
     let told = |bytes| progress.count("copied", bytes, None);
     let copied = archive.copy(&args.from, told).map_err(Failure::negative)?;
@@ -54,12 +65,22 @@ fn copy(args: &CreateArgs, archive: &mut Archive) -> Result<()> {
         true => report(&copied).to_string() + "\n",
         false => words(&copied, began.elapsed()),
     };
-    print(&text)
+    print(&text)?;
+    let damaged = copied.brought.damaged;
+    match damaged.iter().filter(|(number, _)| said.insert(*number)).last() {
+        None => Ok(()),
+        Some((_, why)) => Err(Failure::negative(format!(
+            "{} checkpoint(s) of {} are damaged, and were left out: {why}",
+            damaged.len(),
+            args.from.display()
+        ))
+        .hint("the rest was copied; `highwater checkpoint verify` looks through the folder, and `backup verify` through the archive")),
+    }
 }
 
 fn words(copied: &Copied, took: Duration) -> String {
     let Copied { chain, began, brought } = copied;
-    let Brought { checkpoints, checkpoint_bytes, journal_bytes } = brought;
+    let Brought { checkpoints, checkpoint_bytes, journal_bytes, damaged: _ } = brought;
     let began = began.map_or(String::new(), |why| format!(" (begun: {why})"));
     let numbers = checkpoints.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     let checkpoints = match checkpoints.len() {
@@ -77,5 +98,6 @@ fn report(copied: &Copied) -> serde_json::Value {
     json!({
         "chain": copied.chain, "began": copied.began, "checkpoints": copied.brought.checkpoints,
         "checkpoint_bytes": copied.brought.checkpoint_bytes, "journal_bytes": copied.brought.journal_bytes,
+        "damaged": copied.brought.damaged,
     })
 }

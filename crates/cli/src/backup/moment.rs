@@ -9,6 +9,7 @@ use highwater_engines::rolis::remains::{Moment, Trust, timestamp_at};
 use highwater_node::storage::archive::{Archive, Chain, ChainDisk, Lacks, Promises};
 use highwater_node::storage::remains::{Base, Folder};
 use highwater_store::Store;
+use serde_json::json;
 
 use super::args::MomentArgs;
 use super::look::{UNDER_WAY, span};
@@ -159,20 +160,21 @@ pub struct Found {
     pub moment: Timestamp,
     /// Whether what is only accepted counts.
     pub trust: Trust,
+    /// Of the chains that were looked through, too, the number and the last moment.
+    pub others: Vec<(u32, Timestamp)>,
 }
 
-/// The moment that is wanted, in the newest chain that has it.
+/// The moment that is wanted.
 pub fn find(archive: &Archive, wanted: &MomentArgs, progress: &mut Progress) -> Result<Found> {
     let chains = archive.chains().map_err(Failure::unreadable)?;
     find_among(chains.into_iter().map(|chain| (chain, None)).collect(), wanted, progress)
 }
 
+/// A chain that may have been looked through.
+type Looked = (Chain, Option<Spanned>);
+
 /// The same, of chains that may have been looked through.
-pub fn find_among(
-    mut chains: Vec<(Chain, Option<Spanned>)>,
-    wanted: &MomentArgs,
-    progress: &mut Progress,
-) -> Result<Found> {
+pub fn find_among(mut chains: Vec<Looked>, wanted: &MomentArgs, progress: &mut Progress) -> Result<Found> {
     let at = wanted.at.as_ref().map(|text| wall_clock::parse(text)).transpose();
     let at = at.map_err(|why| Failure::usage(format!("--at: {why}")))?;
     if let Some(number) = wanted.chain {
@@ -184,57 +186,145 @@ pub fn find_among(
             .map_or("the archive is empty".into(), |number| format!("there is no chain {number}"));
         return Err(Failure::unreadable(none));
     }
-    // Who says no moment means the last one there ever was, and not the last one that is left.
-    let last = wanted.at.is_none() && wanted.timestamp.is_none();
-    let trust = if wanted.accepted { Trust::Accepted } else { Trust::Decided };
-    let mut said = Vec::new();
+    match (at, wanted.timestamp) {
+        (None, None) => find_last(chains, wanted.accepted, progress),
+        (at, timestamp) => find_one(chains, at, timestamp.map(Timestamp), wanted.accepted, progress),
+    }
+}
+
+/// The last moment there ever was, and not the last one that is left: the latest that any chain is sure of. Marks of one cluster are
+/// comparable, whichever node noted them, and a chain that was begun later may have ended earlier.
+fn find_last(chains: Vec<Looked>, accepted: bool, progress: &mut Progress) -> Result<Found> {
+    let (mut whole, mut said) = (Vec::new(), Vec::new());
+    for (chain, known) in chains {
+        let number = chain.number;
+        match known.unwrap_or_else(|| span(&chain, progress)) {
+            Ok(span) => whole.push((chain, span)),
+            Err(Unusable { under_way: true, .. }) => said.push(format!("chain {number}: {UNDER_WAY}")),
+            Err(Unusable { why, had_something: true, .. }) => {
+                return Err(Failure::negative(format!("nothing can be restored of chain {number}: {why}"))
+                    .hint("it may have had the last moment. `backup list` shows what the others have: --chain N restores the last moment of one"));
+            }
+            Err(Unusable { why, .. }) => said.push(format!("chain {number}: {why}")),
+        }
+    }
+    let latest = |span: &Span| (span.moments.1, span.held);
+    let Some(furthest) = (0..whole.len()).max_by_key(|at| (latest(&whole[*at].1), whole[*at].0.number))
+    else {
+        return Err(Failure::negative(format!("no chain has this moment: {}", said.join("; "))));
+    };
+    // What a copy brought that came to its end, and is missing, may have been later than anything. What an interrupted one would have brought
+    // nobody was promised, unless it was to go on from the furthest.
+    let lacks = |at: &usize| {
+        let lacks = &whole[*at].1.lacks;
+        lacks.end.as_ref().filter(|_| !lacks.unfinished || *at == furthest).map(|why| (*at, why))
+    };
+    if let Some((at, why)) =
+        (0..whole.len()).filter(|at| *at == furthest).chain(0..whole.len()).find_map(|at| lacks(&at))
+    {
+        let (number, left) = (whole[at].0.number, last_of(&whole[at].1, accepted));
+        return Err(had_more(number, why, left));
+    }
+    if let Some(other) = whole.iter().find(|(_, other)| contradicts(&whole[furthest].1, other)) {
+        return Err(two_clusters(&whole[furthest], other));
+    }
+    let (chain, span) = whole.swap_remove(furthest);
+    let mut others: Vec<_> = whole.iter().map(|(chain, span)| (chain.number, span.moments.1)).collect();
+    others.sort_unstable();
+    let trust = if accepted { Trust::Accepted } else { Trust::Decided };
+    let moment = last_of(&span, accepted);
+    Ok(Found { chain, span, moment, trust, others })
+}
+
+fn last_of(span: &Span, accepted: bool) -> Timestamp {
+    if accepted { span.held } else { span.moments.1 }
+}
+
+fn had_more(number: u32, why: &str, left: Timestamp) -> Failure {
+    Failure::negative(format!("chain {number} had more: {why}")).hint(format!(
+        "`backup create` from the same node brings it again, if the node still has it; `--chain {number} --timestamp {}` restores the \
+         last moment that is left of it, `--chain N` the last one of another chain",
+        left.0
+    ))
+}
+
+/// Two clocks of one cluster, and a follower that lags, are not further apart than that.
+const CLOCKS_AGREE_MS: u64 = 10 * 60 * 1000;
+
+/// Whether another chain's last mark was noted long after this one had reached it: then its node was no part of this chain's cluster, but of
+/// one that was born later under the same id, and its marks count from another beginning.
+fn contradicts(furthest: &Span, other: &Span) -> bool {
+    let Some(last) = other.times.last() else { return false };
+    let reached = furthest.times.iter().find(|moment| moment.mark >= last.mark);
+    reached.is_some_and(|reached| reached.unix_ms + CLOCKS_AGREE_MS < last.unix_ms)
+}
+
+fn two_clusters((furthest, span): &(Chain, Span), (other, later): &(Chain, Span)) -> Failure {
+    let [one, two] = [span, later].map(words);
+    Failure::negative(format!(
+        "chains {} and {} are of two clusters of one id, or of nodes whose clocks differ by more than {} minutes: {one}; {two}",
+        furthest.number,
+        other.number,
+        CLOCKS_AGREE_MS / 60_000
+    ))
+    .hint("--chain N restores the last moment of one")
+}
+
+/// A moment that is named, in the newest chain that has it: first of those that know it to be decided.
+fn find_one(
+    chains: Vec<Looked>,
+    at: Option<u64>,
+    timestamp: Option<Timestamp>,
+    accepted: bool,
+    progress: &mut Progress,
+) -> Result<Found> {
+    let (mut said, mut only_accepted) = (Vec::new(), None);
     for (chain, known) in chains.into_iter().rev() {
         let span = match known.unwrap_or_else(|| span(&chain, progress)) {
             Ok(span) => span,
-            Err(Unusable { why, had_something, under_way }) => {
-                let why = if under_way { UNDER_WAY.into() } else { why };
-                if last && had_something {
-                    return Err(Failure::negative(format!(
-                        "nothing can be restored of chain {}, the last one: {why}",
-                        chain.number
-                    ))
-                    .hint("`backup list` shows what older chains have: --chain N restores the last moment of one"));
-                }
-                said.push(format!("chain {}: {why}", chain.number));
+            Err(Unusable { why, under_way, .. }) => {
+                said.push(format!("chain {}: {}", chain.number, if under_way { UNDER_WAY } else { &why }));
                 continue;
             }
         };
         let (earliest, decided) = span.moments;
-        let latest = if wanted.accepted { span.held } else { decided };
-        if let Some(why) = span.lacks.end.as_ref().filter(|_| last) {
-            return Err(Failure::negative(format!("chain {} had more: {why}", chain.number)).hint(format!(
-                "`backup create` from the same node brings it again, if the node still has it; `--timestamp {}` restores the last moment that \
-                 is left",
-                latest.0
-            )));
+        let moment = timestamp.or_else(|| timestamp_at(&span.times, at?));
+        let within = |latest: Timestamp| moment.filter(|moment| (earliest..=latest).contains(moment));
+        if let Some(moment) = within(decided) {
+            let trust = if accepted { Trust::Accepted } else { Trust::Decided };
+            return Ok(Found { chain, span, moment, trust, others: Vec::new() });
         }
-        let moment = match (at, wanted.timestamp) {
-            (Some(at), _) => timestamp_at(&span.times, at),
-            (None, Some(timestamp)) => Some(Timestamp(timestamp)),
-            (None, None) => Some(latest),
-        };
-        if let Some(moment) = moment.filter(|moment| (earliest..=latest).contains(moment)) {
-            return Ok(Found { chain, span, moment, trust });
+        if let Some(moment) = within(span.held).filter(|_| accepted && only_accepted.is_none()) {
+            only_accepted = Some(Found { chain, span, moment, trust: Trust::Accepted, others: Vec::new() });
+            continue;
         }
-        // Times between the last note and the end of what is there cannot be told apart.
-        if let Some(noted) =
-            span.times.iter().map(|moment| moment.unix_ms).max().filter(|noted| at > Some(*noted))
-        {
-            let noted = wall_clock::text_of(noted);
-            said.push(format!(
-                "chain {} was told the time last at {noted}: without --at its last moment is restored",
-                chain.number
-            ));
-        }
+        said.extend(why_not_at(&chain, &span, at));
         let lacks: String = span.lacks.words().iter().map(|why| format!(" ({why})")).collect();
         said.push(format!("chain {} has {}{lacks}", chain.number, words(&span)));
     }
-    Err(Failure::negative(format!("no chain has this moment: {}", said.join("; "))))
+    only_accepted.ok_or_else(|| Failure::negative(format!("no chain has this moment: {}", said.join("; "))))
+}
+
+/// Times between the last note and the end of what is there cannot be told apart.
+fn why_not_at(chain: &Chain, span: &Span, at: Option<u64>) -> Option<String> {
+    let noted = span.times.iter().map(|moment| moment.unix_ms).max().filter(|noted| at > Some(*noted))?;
+    Some(format!(
+        "chain {} was told the time last at {}: without --at its last moment is restored",
+        chain.number,
+        wall_clock::text_of(noted)
+    ))
+}
+
+/// The other chains that were looked through, for scripts.
+pub fn others(found: &Found) -> serde_json::Value {
+    found.others.iter().map(|(number, latest)| json!({"chain": number, "latest": latest.0})).collect()
+}
+
+/// The same for people.
+pub fn words_of_others(found: &Found) -> String {
+    let words =
+        |(number, latest): &(u32, Timestamp)| format!("besides   chain {number} ends at {}\n", latest.0);
+    found.others.iter().map(words).collect()
 }
 
 /// From when to when.
@@ -264,4 +354,42 @@ pub fn state(found: &Found) -> std::result::Result<(Arc<Store>, u64), String> {
         }
     }
     Err(said.unwrap_or_else(|| "nothing leads to this moment".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(times: &[(u64, u64)]) -> Span {
+        let times = times.iter().map(|(unix_ms, mark)| Moment { unix_ms: *unix_ms, mark: Timestamp(*mark) });
+        Span {
+            checkpoints: Vec::new(),
+            moments: (Timestamp(1), Timestamp(1000)),
+            held: Timestamp(1000),
+            times: times.collect(),
+            workers: 1,
+            lacks: Lacks::default(),
+            under_way: false,
+            summary: Summary::default(),
+        }
+    }
+
+    /// Whoever wipes all nodes and begins anew under the same id has marks that begin anew, too: the highest is not the last.
+    #[test]
+    fn a_mark_that_was_noted_long_after_it_was_reached_is_of_another_cluster() {
+        const HOUR: u64 = 3_600_000;
+        let first = span(&[(HOUR, 500), (2 * HOUR, 900)]);
+        for (last, mark, other) in [
+            (9 * HOUR, 100, true),
+            (9 * HOUR, 900, true),
+            // Of one cluster: noted before, or hardly later; or this chain ends in front of it.
+            (HOUR, 500, false),
+            (2 * HOUR + 1000, 890, false),
+            (HOUR / 2, 100, false),
+            (9 * HOUR, 901, false),
+        ] {
+            assert_eq!(contradicts(&first, &span(&[(last, mark)])), other, "{mark} at {last}");
+        }
+        assert!(!contradicts(&first, &span(&[])) && !contradicts(&span(&[]), &first));
+    }
 }

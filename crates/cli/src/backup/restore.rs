@@ -7,7 +7,7 @@ use highwater_node::storage::archive::Archive;
 use serde_json::json;
 
 use super::args::RestoreArgs;
-use super::moment::{find, state};
+use super::moment::{find, others, state, words_of_others};
 use super::place::place;
 use crate::failure::{Failure, Result};
 use crate::output::print;
@@ -55,7 +55,7 @@ pub fn run(args: &RestoreArgs) -> Result<()> {
         let report = json!({
             "moment": found.moment.0, "about": about, "asked": args.moment.at, "not_before": not_before,
             "not_after": not_after, "chain": found.chain.number, "transactions": transactions,
-            "rows": rows, "digest": digest, "written": written, "seconds": seconds,
+            "rows": rows, "digest": digest, "written": written, "seconds": seconds, "others": others(&found),
         });
         report.to_string() + "\n"
     } else {
@@ -63,10 +63,11 @@ pub fn run(args: &RestoreArgs) -> Result<()> {
             format!("asked     {at}: the moment is computed from the two times noted around it\n")
         });
         format!(
-            "{asked}moment    {}{}, of chain {}\nstate     {rows} rows; {transactions} transactions of the log behind the checkpoint; {seconds:.1} s\ndigest    {digest}\nwritten   {}\nnext      serve them with cluster.id = \"{}\", and storage.dir where their folders are\n",
+            "{asked}moment    {}{}, of chain {}\n{}state     {rows} rows; {transactions} transactions of the log behind the checkpoint; {seconds:.1} s\ndigest    {digest}\nwritten   {}\nnext      serve them with cluster.id = \"{}\", and storage.dir where their folders are\n",
             found.moment.0,
             bounds.words(),
             found.chain.number,
+            words_of_others(&found),
             written.join(", "),
             args.cluster
         )

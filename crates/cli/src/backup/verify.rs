@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::args::VerifyArgs;
 use super::look::{UNDER_WAY, span};
-use super::moment::{Spanned, find_among, state};
+use super::moment::{Spanned, find_among, others, state, words_of_others};
 use super::place::place;
 use crate::checkpoint;
 use crate::failure::{Failure, Result};
@@ -51,12 +51,13 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     let found = find_among(spanned, &args.moment, &mut progress);
     let state = found.and_then(|found| {
         let bounds = Bounds::of(&found.span.times, found.moment);
-        Ok((found.moment, bounds, state(&found).map_err(Failure::negative)?))
+        let besides = (found.chain.number, others(&found), words_of_others(&found));
+        Ok((found.moment, bounds, state(&found).map_err(Failure::negative)?, besides))
     });
     progress.clear();
     drop(progress);
     let (moment, digest, rows) = match &state {
-        Ok((moment, _, (store, _))) => {
+        Ok((moment, _, (store, _), _)) => {
             let digest = store.digest();
             (Some(moment.0), Some(format!("{:032x}", digest.hash)), digest.rows.iter().sum::<u64>())
         }
@@ -65,15 +66,21 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     let text = if args.json {
         let report = json!({
             "whole": damage.is_empty(), "chains": number, "damage": damage, "moment": moment, "digest": digest,
-            "rows": rows, "under_way": under_way,
+            "rows": rows, "under_way": under_way, "chain": state.as_ref().ok().map(|(.., besides)| besides.0),
+            "others": state.as_ref().ok().map(|(.., besides)| &besides.1),
         });
         report.to_string() + "\n"
     } else {
         let mut text: String = damage.iter().map(|why| format!("DAMAGED   {why}\n")).collect();
         text.extend(under_way.map(|number| format!("UNDER WAY chain {number}: {UNDER_WAY}\n")));
         if let (Some(moment), Some(digest)) = (moment, &digest) {
-            let bounds = state.as_ref().map_or(String::new(), |(_, bounds, _)| bounds.words());
-            text.push_str(&format!("moment    {moment}{bounds}: {rows} rows\ndigest    {digest}\n"));
+            let (bounds, of, others) =
+                state.as_ref().map_or((String::new(), 0, ""), |(_, bounds, _, besides)| {
+                    (bounds.words(), besides.0, &besides.2)
+                });
+            text.push_str(&format!(
+                "moment    {moment}{bounds}, of chain {of}: {rows} rows\n{others}digest    {digest}\n"
+            ));
         }
         if damage.is_empty() && state.is_ok() {
             text.push_str(&format!("verdict   {number} chain(s), whole\n"));

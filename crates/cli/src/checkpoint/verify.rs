@@ -2,11 +2,8 @@
 
 use std::time::Instant;
 
-use highwater_core::KeyKind;
-use highwater_core::codec::Malformed;
 use highwater_disk::Disk;
-use highwater_disk::checkpoint::{Error, Manifest, PartReader, published};
-use highwater_store::{ExportedRecord, ExportedRecords};
+use highwater_disk::checkpoint::{Error, Manifest, published, verify_part};
 use serde_json::{Value, json};
 
 use super::args::{VerifyArgs, verdict};
@@ -14,6 +11,7 @@ use crate::failure::Result;
 use crate::numbers;
 use crate::output::print;
 use crate::progress::Progress;
+use crate::start;
 
 /// What is known of a checkpoint whose every byte was looked at.
 struct Verified {
@@ -45,9 +43,13 @@ pub(super) fn run(args: &VerifyArgs) -> Result<()> {
     progress.clear();
     drop(progress);
     let damaged = all.iter().filter(|verified| !verified.errors.is_empty()).count();
+    let start = start::words(&args.chosen.dir);
     let text = match args.json {
-        true => format!("{}\n", report(&all)),
-        false => all.iter().map(line).collect(),
+        true => format!("{}\n", report(&all, start)),
+        false => {
+            let start = start.map(|words| format!("start      {words}\n"));
+            all.iter().map(line).chain(start).collect()
+        }
     };
     print(&text)?;
     verdict(damaged, all.len())
@@ -69,49 +71,21 @@ fn verify(folder: &impl Disk, number: u64, progress: &mut Progress) -> Verified 
     match Manifest::read(folder, number) {
         Ok(manifest) => {
             for part in 0..manifest.parts.len() {
-                let outcome = verify_part(folder, &manifest, part, &mut verified, progress);
-                verified.errors.extend(outcome.err());
+                let (all, read) = (manifest.len_bytes(), &mut verified.bytes);
+                let records = verify_part(folder, &manifest, part, &mut |more| {
+                    *read += more;
+                    progress.count(&format!("checkpoint {number}"), *read, Some(all));
+                });
+                match records {
+                    Ok(records) => verified.records += records,
+                    Err(error) => verified.errors.push(error),
+                }
             }
         }
         Err(error) => verified.errors.push(error),
     }
     verified.seconds = began.elapsed().as_secs_f64();
     verified
-}
-
-fn verify_part(
-    folder: &impl Disk,
-    manifest: &Manifest,
-    part: usize,
-    verified: &mut Verified,
-    progress: &mut Progress,
-) -> std::result::Result<(), Error> {
-    let mut reader = PartReader::open(folder, manifest, part)?;
-    let (before, all) = (verified.bytes, manifest.len_bytes());
-    let mut records = 0;
-    while let Some(chunk) = reader.next_chunk()? {
-        let counted = count(manifest, chunk);
-        records += counted.map_err(|malformed| reader.nonsense(malformed))?;
-        verified.bytes = before + reader.progress().0;
-        progress.count(&format!("checkpoint {}", manifest.number), verified.bytes, Some(all));
-    }
-    verified.bytes = before + reader.progress().0;
-    verified.records += records;
-    reader.check_records(records)
-}
-
-/// How many records there are, each of which its table can take.
-fn count(manifest: &Manifest, chunk: &[u8]) -> std::result::Result<u64, Malformed> {
-    let mut records = 0;
-    for record in ExportedRecords::new(chunk) {
-        let ExportedRecord { table, key, .. } = record?;
-        let table = manifest.tables.get(usize::from(table.0)).ok_or(Malformed("table"))?;
-        if table.keys == KeyKind::U64 && key.len() != 8 {
-            return Err(Malformed("key (wrong kind for its table)"));
-        }
-        records += 1;
-    }
-    Ok(records)
 }
 
 fn line(verified: &Verified) -> String {
@@ -123,7 +97,7 @@ fn line(verified: &Verified) -> String {
     errors.iter().map(|error| format!("checkpoint {number:<6} DAMAGED  {error}\n")).collect()
 }
 
-fn report(all: &[Verified]) -> Value {
+fn report(all: &[Verified], start: Option<String>) -> Value {
     let checkpoint = |verified: &Verified| {
         let errors: Vec<String> = verified.errors.iter().map(Error::to_string).collect();
         json!({
@@ -131,5 +105,5 @@ fn report(all: &[Verified]) -> Value {
             "records": verified.records, "seconds": verified.seconds, "errors": errors,
         })
     };
-    json!({"checkpoints": all.iter().map(checkpoint).collect::<Vec<_>>()})
+    json!({"checkpoints": all.iter().map(checkpoint).collect::<Vec<_>>(), "start": start})
 }

@@ -10,9 +10,10 @@ use clap::Args;
 use highwater_core::Timestamp;
 use highwater_disk::journal::Damage;
 use highwater_disk::{Identity, behind};
-use highwater_engines::rolis::remains::{Members, Quorums, Remains, Trust, Voter};
+use highwater_engines::rolis::remains::{Members, Quorums, Remains, Taken, Trust, Voter};
 use highwater_node::storage::DataDirectory;
 use highwater_node::storage::remains::Folder;
+use highwater_node::storage::survey::{Nothing, Survey};
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
@@ -58,8 +59,14 @@ struct Survivor {
     entries: Vec<(u64, u64)>,
     /// Everything up to here is known to be decided.
     decided: Option<u64>,
-    /// Everything up to here is held.
-    held: u64,
+    /// Everything up to here is held; nothing, if the state is not there.
+    held: Option<u64>,
+    /// Why the disk leads to no state, if it does not: its log counts.
+    stateless: Option<String>,
+    /// Checkpoints that are damaged, and why others are taken.
+    damaged_checkpoints: Vec<String>,
+    /// Why its node does not start, if it does not.
+    refuses: Option<String>,
     /// The node did not end in order with durability `async`: it may have accepted more.
     behind: bool,
     /// Its journal is damaged there: what stands behind that is not counted, unless `damage_is_old`.
@@ -88,20 +95,22 @@ struct Outcome {
     /// Who votes by changes of membership that were under way: made or not, a leader needs a majority of each, too.
     pending: Vec<Pending>,
     lost: Vec<u8>,
-    /// Voters whose journal here is damaged: their nodes do not start.
+    /// Voters whose nodes do not start from the disks that are here.
     damaged: Vec<u8>,
-    /// Enough of the voters are here, with all that they accepted.
+    /// Enough of the voters are here, with all that they accepted, and one of them can lead.
     majority: bool,
+    /// Enough of the voters are here, and none of them can lead: they were copying a state that is on none of their disks.
+    nobody_leads: bool,
     /// Of disks that may be behind, all are.
     all_behind: bool,
     /// Everything up to here is certainly there.
     certain: Option<u64>,
     certain_about: Option<String>,
-    /// Everything up to here is what a new cluster begins with.
-    held: u64,
+    /// Everything up to here is what a new cluster begins with; `None`: no disk leads to a state.
+    held: Option<u64>,
     held_about: Option<String>,
     /// The folder that it begins from, and how many streams another one has more of.
-    best: String,
+    best: Option<String>,
     better_streams: usize,
     /// Streams of which a part is on none of the disks that are left, though what comes behind it is.
     short_streams: usize,
@@ -149,21 +158,58 @@ impl Memberships {
 
 /// A folder that was read.
 struct Read {
-    identity: Identity,
-    folder: Folder,
+    survey: Survey,
     decided: Option<Timestamp>,
-    held: Timestamp,
+    /// `None`: the state is not there.
+    held: Option<Timestamp>,
     /// It may lack what its node accepted last.
     behind: bool,
 }
 
 impl Read {
-    fn voter(&self) -> Voter {
-        Voter { node: self.identity.node, incarnation: self.identity.incarnation }
+    fn identity(&self) -> &Identity {
+        &self.survey.identity
     }
 
-    fn is_damaged(&self) -> bool {
-        !self.folder.damage.is_empty()
+    fn folder(&self) -> &Folder {
+        &self.survey.folder
+    }
+
+    fn remains(&self) -> &Remains {
+        &self.survey.folder.remains
+    }
+
+    fn voter(&self) -> Voter {
+        voter_of(self.identity())
+    }
+
+    /// Its node starts, and has all that it ever accepted.
+    fn is_whole(&self) -> bool {
+        self.survey.refuses.is_none() && !self.behind
+    }
+
+    fn survivor(&self, quorums: &Quorums) -> Survivor {
+        let (identity, folder) = (self.identity(), self.folder());
+        let held = self.held.unwrap_or_default();
+        let damaged = self.survey.damaged.iter();
+        Survivor {
+            folder: folder.name.clone(),
+            cluster: identity.cluster.clone(),
+            node: identity.node.0,
+            life: identity.incarnation.to_string(),
+            votes: quorums.voters().contains(&self.voter()),
+            checkpoint: folder.checkpoint.as_ref().map(|manifest| manifest.number),
+            entries: folder.remains.entries().iter().map(|(last, decided)| (last.0, decided.0)).collect(),
+            decided: self.decided.map(|mark| mark.0),
+            held: self.held.map(|mark| mark.0),
+            stateless: folder.remains.lacks_state().map(str::to_string),
+            damaged_checkpoints: damaged.map(|skipped| skipped.error.to_string()).collect(),
+            refuses: self.survey.refuses.clone(),
+            behind: self.behind,
+            damage: folder.damage.iter().map(place).collect(),
+            damage_is_old: !folder.damage.is_empty() && !folder.ends_early,
+            about: self.held.and_then(|_| wall_clock::about(folder.remains.moments(), held)),
+        }
     }
 }
 
@@ -177,7 +223,7 @@ pub fn run(args: &RecoverArgs) -> Result<()> {
             "--nodes and --workers are of the new cluster, and go with --accept-loss",
         ));
     }
-    let mut unreadable = Vec::new();
+    let mut left_out = LeftOut::default();
     let mut disks = Vec::new();
     for path in &args.from {
         let directory = DataDirectory::read_only(path).map_err(Failure::unreadable)?;
@@ -188,19 +234,28 @@ pub fn run(args: &RecoverArgs) -> Result<()> {
         }
         match read(path, &directory) {
             Ok(disk) => disks.push(disk),
-            Err(why) => unreadable.push((path.display().to_string(), why)),
+            Err(Nothing { why, refuses }) => {
+                left_out.folders.push((path.display().to_string(), why));
+                left_out.voters.extend(refuses.as_ref().map(voter_of));
+            }
         }
     }
-    if let (Some((_, why)), true) = (unreadable.first(), disks.is_empty()) {
+    if let (Some((_, why)), true) = (left_out.folders.first(), disks.is_empty()) {
         return Err(Failure::unreadable(why).hint("none of the folders can be read"));
     }
     same_cluster(&disks)?;
-    if let Some(cluster) = args.cluster.as_ref().filter(|id| **id == disks[0].identity.cluster) {
+    if let Some(cluster) = args.cluster.as_ref().filter(|id| **id == disks[0].identity().cluster) {
         return Err(Failure::usage(format!("\"{cluster}\" is the lost cluster's id"))
             .hint("a new cluster needs another --cluster: nodes of the old one may come back"));
     }
-    let mut outcome = judge(&mut disks, unreadable)?;
+    let mut outcome = judge(&mut disks, left_out)?;
     if args.accept_loss {
+        if outcome.best.is_none() {
+            return Err(Failure::negative(
+                "none of these folders leads to a state: there is nothing to begin from",
+            )
+            .hint("give the folders of more nodes, or restore a backup"));
+        }
         if outcome.majority {
             return Err(Failure::usage("a majority of the voters is here: nothing is lost")
                 .hint("start these nodes, and the cluster goes on; a copy of it comes from `backup`"));
@@ -248,51 +303,57 @@ fn names_nodes(founders: &Founders, known: &[u8]) -> Result<()> {
     }
 }
 
-fn read(path: &Path, directory: &DataDirectory) -> std::result::Result<Read, String> {
-    let at = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    let identity = Identity::read(directory).map_err(|error| at(&error))?;
-    let identity = identity.ok_or_else(|| at(&"no node was ever started on it"))?;
-    let folder = Folder::read(path)?;
-    if folder.summary.journal != Some(identity.incarnation.0) {
-        return Err(at(
-            &"its journal is of another life than its identity: files of different folders are mixed",
-        ));
-    }
-    let decided = folder.remains.read(Trust::Decided).ok().map(|reading| reading.latest());
-    let held = folder.remains.read(Trust::Accepted).map_err(|why| at(&why))?.latest();
-    let behind = behind::is_marked(directory).map_err(|error| at(&error))?;
-    Ok(Read { identity, folder, decided, held, behind })
+/// Folders of which nothing can be said.
+#[derive(Default)]
+struct LeftOut {
+    /// Which, and why.
+    folders: Vec<(String, String)>,
+    /// Whose: their nodes do not start with them.
+    voters: Vec<Voter>,
+}
+
+fn voter_of(identity: &Identity) -> Voter {
+    Voter { node: identity.node, incarnation: identity.incarnation }
+}
+
+fn read(path: &Path, directory: &DataDirectory) -> std::result::Result<Read, Nothing> {
+    let survey = Survey::of(path)?;
+    let latest = |trust| survey.folder.remains.read(trust).ok().map(|reading| reading.latest());
+    let (decided, held) = (latest(Trust::Decided), latest(Trust::Accepted));
+    let behind = behind::is_marked(directory).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(Read { survey, decided, held, behind })
 }
 
 fn same_cluster(disks: &[Read]) -> Result<()> {
     for (at, disk) in disks.iter().enumerate() {
-        let (node, life) = (disk.identity.node, disk.identity.incarnation);
-        if let Some(other) =
-            disks[..at].iter().find(|other| (other.identity.node, other.identity.incarnation) == (node, life))
-        {
-            let [one, two] = [other, disk].map(|disk| &disk.folder.name);
-            return Err(Failure::usage(format!("{one} and {two} are the same life of node {}", node.0))
-                .hint("give each disk once; of a folder and its copy the newer one"));
+        let voter = disk.voter();
+        if let Some(other) = disks[..at].iter().find(|other| other.voter() == voter) {
+            let [one, two] = [other, disk].map(|disk| &disk.folder().name);
+            return Err(Failure::usage(format!(
+                "{one} and {two} are the same life of node {}",
+                voter.node.0
+            ))
+            .hint("give each disk once; of a folder and its copy the newer one"));
         }
     }
-    let first = &disks[0].identity;
-    for other in disks[1..].iter().map(|disk| &disk.identity) {
+    let first = disks[0].identity();
+    for other in disks[1..].iter().map(Read::identity) {
         if other.cluster != first.cluster {
             let why =
                 format!("folders of different clusters: \"{}\" and \"{}\"", first.cluster, other.cluster);
             return Err(Failure::usage(why));
         }
     }
-    let workers = |disk: &Read| disk.folder.summary.positions.len();
+    let workers = |disk: &Read| disk.folder().summary.positions.len();
     match disks.iter().any(|disk| workers(disk) != workers(&disks[0])) {
         true => Err(Failure::usage("folders of nodes with different numbers of workers")),
         false => Ok(()),
     }
 }
 
-/// What all of them come to. The best comes first, with what others have more of.
-fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcome> {
-    let memberships = Memberships::of(disks.iter().map(|disk| disk.folder.remains.memberships()).collect());
+/// What all of them come to. The best comes first, with what others have more of; if one leads to a state.
+fn judge(disks: &mut [Read], left_out: LeftOut) -> Result<Outcome> {
+    let memberships = Memberships::of(disks.iter().map(|disk| disk.remains().memberships()).collect());
     let memberships = memberships.ok_or_else(|| {
         Failure::negative(
             "none of these nodes knows of a cluster: it never began, and nothing was acknowledged",
@@ -305,40 +366,29 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
         named.dedup();
         named
     };
-    let lost = named(&|voter| disks.iter().all(|disk| disk.voter() != *voter));
-    let damaged = named(&|voter| disks.iter().any(|disk| disk.voter() == *voter && disk.is_damaged()));
+    let refusing = disks.iter().filter(|disk| disk.survey.refuses.is_some()).map(Read::voter);
+    let refusing: Vec<Voter> = refusing.chain(left_out.voters).collect();
+    let damaged = named(&|voter| refusing.contains(voter));
+    let lost = named(&|voter| !refusing.contains(voter) && disks.iter().all(|disk| disk.voter() != *voter));
     // Of what a damaged disk has lost nobody knows what it was, and its node does not start.
-    let whole =
-        |node: Voter| disks.iter().any(|disk| disk.voter() == node && !disk.behind && !disk.is_damaged());
-    let majority = quorums.reached(whole);
-    let all_behind = !majority && lost.is_empty() && damaged.is_empty();
-    let survivor = |disk: &Read| Survivor {
-        folder: disk.folder.name.clone(),
-        cluster: disk.identity.cluster.clone(),
-        node: disk.identity.node.0,
-        life: disk.identity.incarnation.to_string(),
-        votes: quorums.voters().contains(&disk.voter()),
-        checkpoint: disk.folder.checkpoint.as_ref().map(|manifest| manifest.number),
-        entries: disk.folder.remains.entries().iter().map(|(last, decided)| (last.0, decided.0)).collect(),
-        decided: disk.decided.map(|mark| mark.0),
-        held: disk.held.0,
-        behind: disk.behind,
-        damage: disk.folder.damage.iter().map(place).collect(),
-        damage_is_old: disk.is_damaged() && !disk.folder.ends_early,
-        about: wall_clock::about(disk.folder.remains.moments(), disk.held),
-    };
-    let survivors: Vec<Survivor> = disks.iter().map(survivor).collect();
-    let all_moments: Vec<_> = disks.iter().flat_map(|disk| disk.folder.remains.moments().to_vec()).collect();
+    let enough = quorums.reached(|node| disks.iter().any(|disk| disk.voter() == node && disk.is_whole()));
+    let all_here = lost.is_empty() && damaged.is_empty();
+    let leads = somebody_leads(disks, &quorums);
+    let survivors: Vec<Survivor> = disks.iter().map(|disk| disk.survivor(&quorums)).collect();
+    let all_moments: Vec<_> = disks.iter().flat_map(|disk| disk.remains().moments().to_vec()).collect();
     let certain = disks.iter().filter_map(|disk| disk.decided).max();
-    let best = Remains::best(disks.iter().map(|disk| (&disk.folder.remains, disk.held)));
-    disks.swap(0, best.expect("one was read at least"));
-    let (best, others) = disks.split_first_mut().expect("one was read at least");
-    let others: Vec<&Remains> = others.iter().map(|other| &other.folder.remains).collect();
-    let taken = best.folder.remains.take_best(&others);
-    best.held = best.folder.remains.read(Trust::Accepted).map_err(Failure::negative)?.latest();
+    let held = |disk: &Read| disk.held.unwrap_or_default();
+    let best = Remains::best(disks.iter().map(|disk| (disk.remains(), held(disk))));
+    let mut taken = Taken::default();
+    if let Some(best) = best {
+        disks.swap(0, best);
+        taken = take_best(disks)?;
+    }
+    let best = best.and_then(|_| disks.first());
+    let held = best.and_then(|best| best.held);
     Ok(Outcome {
         survivors,
-        unreadable,
+        unreadable: left_out.folders,
         voters: nodes(&memberships.settled),
         pending: memberships
             .pending
@@ -347,18 +397,37 @@ fn judge(disks: &mut [Read], unreadable: Vec<(String, String)>) -> Result<Outcom
             .collect(),
         lost,
         damaged,
-        majority,
-        all_behind,
+        majority: enough && leads,
+        nobody_leads: enough && !leads,
+        all_behind: !enough && all_here && leads,
         certain: certain.map(|mark| mark.0),
         certain_about: certain.and_then(|mark| wall_clock::about(&all_moments, mark)),
-        held: best.held.0,
-        held_about: wall_clock::about(&all_moments, best.held),
-        best: best.folder.name.clone(),
+        held: held.map(|mark| mark.0),
+        held_about: held.and_then(|mark| wall_clock::about(&all_moments, mark)),
+        best: best.map(|best| best.folder().name.clone()),
         better_streams: taken.better,
         short_streams: taken.short,
         written: Vec::new(),
         digest: None,
     })
+}
+
+/// Whether one of the voters whose nodes start could lead the others: its state is there, and goes on into the best of all their logs. (Two
+/// followers that were copying when they lost the leader's disk are a majority, and have no state.)
+fn somebody_leads(disks: &[Read], quorums: &Quorums) -> bool {
+    let starts = |disk: &&Read| disk.survey.refuses.is_none() && quorums.voters().contains(&disk.voter());
+    let starting: Vec<&Remains> = disks.iter().filter(starts).map(Read::remains).collect();
+    starting.iter().any(|remains| remains.could_lead(&starting))
+}
+
+/// The first disk goes on with the best of all logs.
+fn take_best(disks: &mut [Read]) -> Result<Taken> {
+    let (best, others) = disks.split_first_mut().expect("one was read at least");
+    let others: Vec<&Remains> = others.iter().map(|other| other.remains()).collect();
+    let remains = &mut best.survey.folder.remains;
+    let taken = remains.take_best(&others);
+    best.held = Some(remains.read(Trust::Accepted).map_err(Failure::negative)?.latest());
+    Ok(taken)
 }
 
 fn place(damage: &Damage) -> Place {
@@ -373,9 +442,9 @@ fn found(args: &RecoverArgs, disks: &[Read], outcome: &mut Outcome) -> Result<()
     let (Some(to), Some(cluster)) = (&args.to, &args.cluster) else {
         return Err(Failure::usage("--accept-loss needs --to and --cluster"));
     };
-    let known = disks.iter().map(|disk| disk.identity.node.0).chain(outcome.voters.iter().copied());
+    let known = disks.iter().map(|disk| disk.identity().node.0).chain(outcome.voters.iter().copied());
     names_nodes(&args.founders, &known.collect::<Vec<u8>>())?;
-    let best = &disks[0].folder;
+    let best = disks[0].folder();
     let had = NonZeroU16::new(best.summary.positions.len() as u16 - 1).unwrap_or(NonZeroU16::MIN);
     let founding = args.founders.founding(cluster, had)?;
     founding.check(to).map_err(Failure::cannot_start)?;

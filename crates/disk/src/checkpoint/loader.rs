@@ -8,6 +8,7 @@ use super::error::Error;
 use super::manifest::Manifest;
 use super::part_reader::PartReader;
 use super::retention::published;
+use super::verify::verify;
 use crate::disk::{Disk, DiskFile};
 
 /// Looks for a checkpoint that can be loaded, from the newest to the oldest.
@@ -62,6 +63,21 @@ impl Loader {
         while let Some(number) = self.untried.pop() {
             match open(disk, number, store, limit_bytes) {
                 Ok(loading) => return Ok(Some(loading)),
+                Err(error) => self.skip(number, error)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The newest checkpoint that was not tried and whose every byte is what was written: the one that [`next`](Loader::next) and all of its
+    /// parts would load. Nothing is loaded. `None`: there is none, or no more.
+    ///
+    /// # Errors
+    /// As [`next`](Loader::next).
+    pub fn next_whole(&mut self, disk: &impl Disk) -> Result<Option<Manifest>, Error> {
+        while let Some(number) = self.untried.pop() {
+            match verify(disk, number) {
+                Ok(manifest) => return Ok(Some(manifest)),
                 Err(error) => self.skip(number, error)?,
             }
         }

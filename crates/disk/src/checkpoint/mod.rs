@@ -35,6 +35,7 @@ mod names;
 mod part_reader;
 mod part_writer;
 mod retention;
+mod verify;
 mod writer;
 
 pub use error::Error;
@@ -44,4 +45,5 @@ pub use manifest::{MAX_ENGINE_BYTES, Manifest, Part, RESERVED, TableShape, manif
 pub use part_reader::PartReader;
 pub use part_writer::{PartWriter, WriteStep, WrittenPart};
 pub use retention::{published, remove_leftovers, remove_old};
+pub use verify::{verify, verify_part};
 pub use writer::{Begun, Scan, Writer};

@@ -49,24 +49,35 @@ pub fn remove_leftovers(disk: &impl Disk) -> Result<Vec<String>, Error> {
     Ok(leftovers)
 }
 
-/// Removes what is older than the newest `keep` checkpoints that are whole; returns their numbers, ascending. Whole: its manifest can
-/// be read, and its parts are there with their lengths. Their bytes are not read for this.
+/// Removes what is older than the newest `keep` checkpoints that are whole, and those that are `damaged`; returns their numbers, ascending.
+/// Whole: its manifest can be read, and its parts are there with their lengths. Their bytes are not read for this; so whoever found, loading
+/// them, that they are no good says so.
 ///
 /// `good` is surely whole: it was just published, or loaded. It stays, whatever else is there, because others may be less than they
 /// look: damaged inside, or with a name that a crash would take away.
 ///
+/// Invariant: what is removed leaves `good`, and of those that count as whole the newest `keep`. A damaged one takes the place of none.
+///
 /// # Errors
 /// [`Error::Io`]: some may have been removed, the oldest first.
-pub fn remove_old(disk: &impl Disk, good: &Manifest, keep: NonZeroUsize) -> Result<Vec<u64>, Error> {
+pub fn remove_old(
+    disk: &impl Disk,
+    good: &Manifest,
+    keep: NonZeroUsize,
+    damaged: &BTreeSet<u64>,
+) -> Result<Vec<u64>, Error> {
+    assert!(!damaged.contains(&good.number), "a damaged checkpoint is not good");
     let names = names(disk)?;
     let published = published_among(&names);
-    let mut whole = published.iter().rev().filter(|number| is_whole(disk, **number));
-    let Some(&oldest) = whole.nth(keep.get() - 1) else { return Ok(Vec::new()) };
-    let old: Vec<u64> = published.range(..oldest.min(good.number)).copied().collect();
-    for &number in &old {
+    let counts = |number: &&u64| !damaged.contains(*number) && is_whole(disk, **number);
+    let oldest = published.iter().rev().filter(counts).nth(keep.get() - 1);
+    let is_old = |number: &u64| oldest.is_some_and(|oldest| *number < (*oldest).min(good.number));
+    let goes = |number: &u64| is_old(number) || damaged.contains(number);
+    let going: Vec<u64> = published.iter().copied().filter(goes).collect();
+    for &number in &going {
         remove(disk, number, &names)?;
     }
-    Ok(old)
+    Ok(going)
 }
 
 /// Whether it looks like a checkpoint from outside.

@@ -1,5 +1,6 @@
 //! From nothing to the most that is legal, and disks with no room.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
 use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -167,10 +168,37 @@ fn so_many_are_kept_and_strange_files_are_left_alone() {
     assert_eq!(good, manifest);
     publish(&disk, &leader, SMALL).unwrap();
     let one = NonZeroUsize::MIN;
-    assert_eq!(remove_old(&disk, &good, one).unwrap(), [4, 5, 6]);
+    assert_eq!(remove_old(&disk, &good, one, &BTreeSet::new()).unwrap(), [4, 5, 6]);
     assert_eq!(kept(&disk), [7, 8]);
     assert!(remove_leftovers(&disk).unwrap().is_empty());
     assert!(strangers.iter().all(|name| disk.bytes_of(name).is_some()));
+}
+
+/// A byte of checkpoint 2 had changed, and the node had started from checkpoint 1. The next publication kept 2, which looks whole, and
+/// removed 1, the only one that was known to be good.
+#[test]
+fn a_checkpoint_that_was_found_damaged_is_not_kept_in_the_place_of_a_good_one() {
+    let (disk, mut leader) = (SimulatedDisk::new(3), Leader::new(schema()));
+    let kept = |disk: &SimulatedDisk| published(disk).unwrap().into_iter().collect::<Vec<_>>();
+    for _ in 1..=2 {
+        leader.fill(3, 3);
+        checkpoint(&disk, &leader, SMALL).unwrap();
+    }
+    let middle = disk.bytes_of("checkpoint-0002.part-0").unwrap().len() / 2;
+    disk.spoil("checkpoint-0002.part-0", middle as u64, 1);
+    let loaded = load(&disk, schema(), PLENTY).unwrap();
+    assert_eq!(loaded.number(), Some(1));
+    let damaged: BTreeSet<u64> = loaded.skipped.iter().map(|(number, _)| *number).collect();
+    assert_eq!(damaged, BTreeSet::from([2]));
+    leader.fill(3, 3);
+    let third = publish(&disk, &leader, SMALL).unwrap();
+    let two = NonZeroUsize::new(2).unwrap();
+    assert_eq!(remove_old(&disk, &third, two, &damaged).unwrap(), [2]);
+    assert_eq!(kept(&disk), [1, 3]);
+    assert!(remove_leftovers(&disk).unwrap().is_empty(), "its parts went, too");
+    // Keeping one: the damaged one, and all that is older than the one that is good.
+    let fourth = publish(&disk, &leader, SMALL).unwrap();
+    assert_eq!(remove_old(&disk, &fourth, NonZeroUsize::MIN, &BTreeSet::from([3])).unwrap(), [1, 3]);
 }
 
 /// Files of a checkpoint without a manifest go; those of one with a damaged manifest stay, for somebody to look at.

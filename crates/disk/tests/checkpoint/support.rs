@@ -1,5 +1,6 @@
 //! A store to write checkpoints of, and the whole way of one, in one thread.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -119,7 +120,7 @@ pub fn publish(disk: &SimulatedDisk, leader: &Leader, how: How) -> Result<Manife
 /// Publishes a checkpoint and removes those that are too many.
 pub fn checkpoint(disk: &SimulatedDisk, leader: &Leader, how: How) -> Result<Manifest, Error> {
     let manifest = publish(disk, leader, how)?;
-    remove_old(disk, &manifest, NonZeroUsize::new(how.keep).unwrap())?;
+    remove_old(disk, &manifest, NonZeroUsize::new(how.keep).unwrap(), &BTreeSet::new())?;
     Ok(manifest)
 }
 

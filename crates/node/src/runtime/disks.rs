@@ -69,8 +69,8 @@ impl<D: Disk<File: Send> + Clone> Disks<D> {
             keep: NonZeroUsize::new(config.storage.checkpoints_kept).unwrap_or(NonZeroUsize::MIN),
         };
         let watch = FolderWatch::new(storage.disk.clone(), queues.clone());
-        let (checkpoint, desk) =
-            CheckpointThread::new(storage.disk, rules, queues.clone(), storage.checkpoints);
+        let (kept, damaged) = (storage.checkpoints, storage.damaged);
+        let (checkpoint, desk) = CheckpointThread::new(storage.disk, rules, queues.clone(), kept, damaged);
         let every_bytes = config.storage.checkpoint_mb << 20;
         let kept = config.storage.checkpoints_kept;
         let checkpoints = Checkpoints::new(desk, queues, every_bytes, storage.replayed, kept);

@@ -3,7 +3,7 @@
 //! The engine says when a scan begins and when it may be published (its orders); this thread does it, and tells the control
 //! thread. It runs with a low priority: a checkpoint that takes longer harms nobody, and a worker that waits for a core does.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -142,6 +142,9 @@ pub struct CheckpointThread<D: Disk> {
     queues: Arc<JournalQueues>,
     /// Those on disk that can be gone on from, oldest first, and what of the journal each needs no more.
     kept: VecDeque<(u64, Vec<LogPosition>)>,
+    /// Those on disk that could not be loaded. They take the place of none that is kept, and go once another one is published: until then
+    /// somebody may want to look at them.
+    damaged: BTreeSet<u64>,
     scanned: Option<Scanned>,
 }
 
@@ -171,12 +174,13 @@ where
     D::File: Send,
 {
     /// Ready to run; and the desk to have it work from. `kept`: the checkpoints on disk that can be gone on from, and the journal's
-    /// positions in them, oldest first.
+    /// positions in them, oldest first. `damaged`: those that were found to be no good.
     pub fn new(
         disk: D,
         rules: CheckpointRules,
         queues: Arc<JournalQueues>,
         kept: Vec<(u64, Vec<LogPosition>)>,
+        damaged: BTreeSet<u64>,
     ) -> (CheckpointThread<D>, CheckpointDesk) {
         let (sender, jobs) = channel();
         let abandoned = Arc::new(AtomicBool::new(false));
@@ -188,8 +192,8 @@ where
             // A list that cannot be had says nothing: the next checkpoint has one.
             queues.set_checkpoint(files_of(&disk, *number).unwrap_or_default());
         }
-        let thread =
-            CheckpointThread { disk, rules, jobs, abandoned, queues, kept: kept.into(), scanned: None };
+        let kept = kept.into();
+        let thread = CheckpointThread { disk, rules, jobs, abandoned, queues, kept, damaged, scanned: None };
         (thread, desk)
     }
 
@@ -316,7 +320,10 @@ where
         self.queues.set_checkpoint(files_of(&self.disk, manifest.number).unwrap_or_default());
         self.queues.troubles.set(Part::Checkpoint, None);
         self.kept.push_back((manifest.number, positions));
-        let removed = remove_old(&self.disk, &manifest, self.keeps(scanned.frugal))?;
+        let removed = remove_old(&self.disk, &manifest, self.keeps(scanned.frugal), &self.damaged)?;
+        for number in removed.iter().filter(|number| self.damaged.remove(*number)) {
+            tracing::info!("removed checkpoint {number}, which was found damaged: another one is published");
+        }
         self.kept.retain(|(number, _)| !removed.contains(number));
         if let Ok(there) = published(&self.disk) {
             // One that somebody else removed holds nothing back any more.

@@ -6,12 +6,14 @@
 pub mod archive;
 pub mod checkpoint;
 pub mod directory;
+pub mod founding;
 pub mod journal;
 pub mod owner;
 pub mod progress;
 pub mod queue;
 pub mod recovery;
 pub mod remains;
+pub mod survey;
 pub mod trouble;
 pub mod watch;
 

@@ -1,5 +1,6 @@
 //! From a node's files to a replica that goes on: whose they are, the newest checkpoint that is whole, and what was written behind it.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,13 +9,16 @@ use std::time::{Duration, Instant};
 
 use highwater_core::threads::share_out;
 use highwater_core::{Incarnation, NodeId};
-use highwater_disk::checkpoint::{Error, Loader, Loading, Manifest, PartLoader, published, remove_leftovers};
+use highwater_disk::checkpoint::{
+    Error, Loader, Loading, Manifest, PartLoader, Skipped, published, remove_leftovers,
+};
 use highwater_disk::identity::IdentityError;
 use highwater_disk::{Disk, DiskFile, Identity, Journal, JournalError, JournalOptions, behind, journal};
 use highwater_engines::{LogPosition, Replica, Resume};
 
 use super::checkpoint::Preamble;
 use super::progress::{StartProgress, Step};
+use super::survey::goes_on;
 use super::{DataDirectory, DirectoryError, owner};
 use crate::clock::monotonic;
 use crate::config::{Config, Durability};
@@ -88,7 +92,7 @@ fn unusable(path: &Path, why: String) -> NodeError {
 }
 
 /// What helps a node whose disk is no good any more.
-const COPIES: &str = "move this folder away, but keep it until the cluster serves, and the node copies the state of the others as a new life";
+pub(super) const COPIES: &str = "move this folder away, but keep it until the cluster serves, and the node copies the state of the others as a new life";
 
 fn with_advice(error: &IdentityError) -> String {
     match error {
@@ -161,6 +165,26 @@ fn has_journal(directory: &DataDirectory) -> std::io::Result<bool> {
 /// Said to nobody: whoever gave the start up knows.
 const GIVEN_UP: &str = "the start was given up";
 
+/// What a replica goes on from.
+struct Loaded {
+    replica: Replica,
+    /// The checkpoint in its store; `None`: its journal's birth.
+    base: Option<(Manifest, Preamble)>,
+    /// Newer ones that could not be loaded, newest first.
+    damaged: Vec<Skipped>,
+}
+
+impl Loaded {
+    /// Tells operators what is damaged.
+    fn told(replica: Replica, base: Option<(Manifest, Preamble)>, loader: Loader) -> Loaded {
+        let damaged = loader.into_skipped();
+        for Skipped { number, error } in &damaged {
+            tracing::warn!("checkpoint {number} is skipped: {error}");
+        }
+        Loaded { replica, base, damaged }
+    }
+}
+
 /// What a node goes on to write to.
 pub struct Storage<D: Disk> {
     /// With everything that earlier lives wrote.
@@ -169,6 +193,8 @@ pub struct Storage<D: Disk> {
     pub disk: D,
     /// The checkpoints that the node could go on from, oldest first, and the journal's positions in them.
     pub checkpoints: Vec<(u64, Vec<LogPosition>)>,
+    /// Newer ones that could not be loaded.
+    pub damaged: BTreeSet<u64>,
     /// Bytes of the journal that were read.
     pub replayed: u64,
     /// Starts on this disk, this one included.
@@ -224,7 +250,7 @@ impl Files {
     ) -> Result<(Replica, Storage<DataDirectory>), NodeError> {
         let path = self.directory.path().to_path_buf();
         let failed = |why: String| unusable(&path, why);
-        let (mut replica, loaded) = self.load(build).map_err(&failed)?;
+        let Loaded { mut replica, base: loaded, damaged } = self.load(build).map_err(&failed)?;
         let workers = replica.workers.len();
         let none = vec![LogPosition(0); workers + 1];
         let positions = match &loaded {
@@ -281,17 +307,7 @@ impl Files {
                 last.positions.len() - 1
             )));
         }
-        let beyond = |of: &[u64]| of.iter().zip(&positions).any(|(at, from)| *at > from.0);
-        if summary.segments.first().is_some_and(|first| beyond(&first.positions)) {
-            return Err(failed(
-                "the journal's beginning is missing; remove this folder, and the node copies the state of the others".into(),
-            ));
-        }
-        if positions.iter().zip(journal.synced()).any(|(from, synced)| from.0 > *synced) {
-            return Err(failed(
-                "the journal is older than the checkpoint; remove this folder, and the node copies the state of the others".into(),
-            ));
-        }
+        goes_on(&positions, &summary.segments, journal.synced(), &damaged).map_err(&failed)?;
         if let Some(why) = refused {
             return Err(failed(format!("the journal is not this engine's: {why}")));
         }
@@ -312,12 +328,14 @@ impl Files {
         );
         let newest = loaded.map_or(0, |(manifest, _)| manifest.number);
         let checkpoints = self.usable(newest).map_err(|error| failed(error.to_string()))?;
+        let damaged = damaged.into_iter().map(|skipped| skipped.number).collect();
         let (disk, generation) = (self.directory, self.identity.generation);
-        Ok((replica, Storage { journal, disk, checkpoints, replayed: bytes, generation }))
+        Ok((replica, Storage { journal, disk, checkpoints, damaged, replayed: bytes, generation }))
     }
 
-    /// A replica with the newest checkpoint that is whole in its store, or with an empty one if there are none of this life.
-    fn load(&self, build: impl Fn() -> Replica) -> Result<(Replica, Option<(Manifest, Preamble)>), String> {
+    /// A replica with the newest checkpoint that is whole in its store, or with an empty one if there are none of this life: then whether the
+    /// journal goes back to its birth is for [`goes_on`] to say.
+    fn load(&self, build: impl Fn() -> Replica) -> Result<Loaded, String> {
         let words = |error: Error| error.to_string();
         for name in remove_leftovers(&self.directory).map_err(words)? {
             tracing::info!("removed {name}, of a checkpoint that was never published");
@@ -328,14 +346,7 @@ impl Files {
             let shares = replica.controller.memory().shares;
             let (store, limit) = (replica.controller.store(), shares.store.saturating_add(shares.slack));
             let Some(loading) = loader.next(&self.directory, &store, limit).map_err(words)? else {
-                let skipped = loader.into_skipped();
-                if let Some(newest) = skipped.first() {
-                    return Err(format!(
-                        "none of the checkpoints can be loaded ({}); remove this folder, and the node copies the state of the others",
-                        newest.error
-                    ));
-                }
-                return Ok((replica, None));
+                return Ok(Loaded::told(replica, None, loader));
             };
             let (preamble, _) = preamble_of(&loading.manifest)?;
             if preamble.incarnation != self.identity.incarnation.0 {
@@ -343,16 +354,11 @@ impl Files {
                     "the checkpoints in {} are of an earlier life of this node",
                     self.directory.path().display()
                 );
-                return Ok((replica, None));
+                return Ok(Loaded::told(replica, None, loader));
             }
             let number = loading.manifest.number;
             match load_parts(loading, &self.progress) {
-                Ok(manifest) => {
-                    for skipped in loader.skipped() {
-                        tracing::warn!("checkpoint {} is skipped: {}", skipped.number, skipped.error);
-                    }
-                    return Ok((replica, Some((manifest, preamble))));
-                }
+                Ok(manifest) => return Ok(Loaded::told(replica, Some((manifest, preamble)), loader)),
                 Err(error) => loader.skip(number, error).map_err(words)?,
             }
         }

@@ -12,7 +12,7 @@ use highwater_engines::rolis::remains::Moment;
 use highwater_node::library::NodeLibrary;
 use highwater_node::storage::DataDirectory;
 use highwater_node::storage::archive::{Archive, FolderPlace, Place, PlaceFile, Source};
-use highwater_node::storage::remains::Founding;
+use highwater_node::storage::founding::Founding;
 use highwater_store::Store;
 
 use super::*;
@@ -127,6 +127,10 @@ impl Place for Stepping {
     }
 
     fn claim(&self) -> Result<(), String> {
+        unreachable!("it is read")
+    }
+
+    fn confirm(&self) -> io::Result<()> {
         unreachable!("it is read")
     }
 

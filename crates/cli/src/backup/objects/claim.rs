@@ -83,6 +83,8 @@ pub struct Claim {
     store: Arc<dyn ObjectStore>,
     path: Path,
     state: Mutex<(Writer, UpdateVersion)>,
+    /// Held while it is said that this process lives.
+    saying: tokio::sync::Mutex<()>,
     lost: AtomicBool,
     /// Whether the store asks for conditions.
     pub conditions: bool,
@@ -111,6 +113,7 @@ impl Claim {
         // A store that lets it be made a second time does not look at conditions.
         let mut claim = Claim {
             conditions: true,
+            saying: tokio::sync::Mutex::new(()),
             lost: AtomicBool::new(false),
             state: Mutex::new((this.clone(), version)),
             path,
@@ -132,12 +135,23 @@ impl Claim {
     pub async fn keep(self: Arc<Claim>, patience: Duration) {
         loop {
             tokio::time::sleep(EVERY).await;
-            if self.say(false, patience).await.is_err_and(is_other) {
-                self.lost.store(true, Ordering::Relaxed);
+            if self.confirm(patience).await.is_err_and(|error| is_other(&error)) {
                 return;
             }
             // Whatever else went wrong: the next time may be better.
         }
+    }
+
+    /// Says so now, and so finds out whether another process has taken it over.
+    ///
+    /// # Errors
+    /// [`Precondition`](Error::Precondition) if one has; the store's.
+    pub async fn confirm(&self, patience: Duration) -> Result<()> {
+        let said = self.say(false, patience).await;
+        if said.as_ref().is_err_and(is_other) {
+            self.lost.store(true, Ordering::Relaxed);
+        }
+        said
     }
 
     /// Whether another process has taken it over.
@@ -151,6 +165,8 @@ impl Claim {
     }
 
     async fn say(&self, done: bool, patience: Duration) -> Result<()> {
+        // One at a time: of two that begin from one version the second would take the first for another process.
+        let _alone = self.saying.lock().await;
         let (mut writer, version) = self.state.lock().unwrap_or_else(PoisonError::into_inner).clone();
         writer.turn += 1;
         writer.done = done;
@@ -161,7 +177,7 @@ impl Claim {
     }
 }
 
-fn is_other(error: Error) -> bool {
+fn is_other(error: &Error) -> bool {
     matches!(error, Error::Precondition { .. } | Error::AlreadyExists { .. })
 }
 

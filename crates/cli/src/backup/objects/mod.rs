@@ -180,6 +180,16 @@ impl Place for Objects {
         Ok(())
     }
 
+    fn confirm(&self) -> io::Result<()> {
+        let (claim, _) = self.claim.get().expect("only who has it for itself writes to an archive");
+        self.known().clear();
+        self.calls.wait(claim.confirm(self.patience)).map_err(error)?;
+        match claim.is_lost() {
+            true => Err(io::Error::other("another process has taken this archive over")),
+            false => Ok(()),
+        }
+    }
+
     fn is_claimed(&self) -> io::Result<bool> {
         self.calls.wait(claim::may_be_claimed(&*self.store, &self.root)).map_err(error)
     }

@@ -2,6 +2,7 @@ use std::fs;
 
 use highwater_disk::Disk;
 use highwater_node::storage::DataDirectory;
+use object_store::PutPayload;
 use object_store::memory::InMemory;
 
 use super::*;
@@ -144,4 +145,31 @@ fn a_piece_that_is_missing_is_damage_and_no_end() {
     place.calls.wait(world.store.delete(&path)).unwrap();
     let error = open(&world.store).open(FILE).err().unwrap();
     assert!(error.to_string().contains("its piece at offset 8388608 is missing"), "{error}");
+}
+
+/// A machine was paused for longer than a writer may be silent. The next writer removed the parts of a checkpoint that had no manifest yet; and
+/// the first one, which had woken and not looked at its claim yet, published it.
+#[test]
+fn a_writer_that_was_taken_for_dead_finds_out_before_it_publishes() {
+    let world = World::new(1000);
+    let place = world.claimed();
+    const PART: &str = "chain-0001/checkpoint-0001.part-0";
+    world.copy(&place, PART, (0, 1000), true).unwrap();
+    place.confirm().unwrap();
+    place.confirm().unwrap();
+    // Its words about its claim cross each other, and it stays the writer.
+    let (claim, _) = place.claim.get().unwrap();
+    let both = futures_util::future::join(claim.confirm(Duration::ZERO), claim.confirm(Duration::ZERO));
+    assert!(matches!(place.calls.wait(both), (Ok(()), Ok(()))));
+    // What another process does to the file is seen, though this one believes to know it.
+    assert_eq!(place.files("chain-0001").unwrap(), ["checkpoint-0001.part-0"]);
+    place.calls.wait(world.store.delete(&place.path(PART))).unwrap();
+    assert!(place.open(PART).is_ok(), "it is remembered");
+    place.confirm().unwrap();
+    assert_eq!(place.open(PART).err().unwrap().kind(), io::ErrorKind::NotFound);
+    // And so is another writer.
+    let theirs = PutPayload::from(&b"{}"[..]);
+    place.calls.wait(world.store.put(&place.path(WRITER), theirs)).unwrap();
+    assert!(place.confirm().unwrap_err().to_string().contains("another process"));
+    assert!(place.publish("chain-0001/checkpoint-0001.manifest", b"manifest").is_err());
 }

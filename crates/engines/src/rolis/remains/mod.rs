@@ -43,6 +43,8 @@ pub struct Remains {
     streams: Vec<Recovered>,
     members: Option<Members>,
     moments: Vec<Moment>,
+    /// Why the logs stand on a state that is not here, if they do. Invariant: then nothing is [read](Remains::read) of them.
+    lacks_state: Option<String>,
 }
 
 /// What a disk took of others.
@@ -82,7 +84,7 @@ impl Remains {
         };
         let streams = (0..workers).map(stream).collect();
         let members = start.as_ref().map(|start| start.contents.members.clone());
-        Ok(Remains { start, streams, members, moments: Vec::new() })
+        Ok(Remains { start, streams, members, moments: Vec::new(), lacks_state: None })
     }
 
     /// The next record of a writer: a worker, or behind them the controller.
@@ -128,11 +130,12 @@ impl Remains {
         }
     }
 
-    /// All records are taken.
+    /// All records are taken. A log that begins behind the state is that of a replica which was copying one: it votes, its log counts, and
+    /// [its state is not here](Remains::lacks_state).
     ///
     /// # Errors
     /// If a log lacks what its checkpoint needs, or the checkpoint goes on behind the end of its epoch: who reads on there would install
-    /// what all replicas skipped (an older build wrote such ones).
+    /// what all replicas skipped (an older build wrote such ones). A replica does not go on from either.
     pub fn finish(&mut self) -> Result<(), String> {
         for (at, stream) in self.streams.iter_mut().enumerate() {
             let start = self.start.as_ref().map(|start| start.contents.streams[at]);
@@ -141,7 +144,12 @@ impl Remains {
             }
             let first = start.map_or(EntryIndex(1), |start| start.start);
             if stream.log().first() > first {
-                return Err(format!("stream {at}: the log begins behind the state that is there"));
+                self.lacks_state.get_or_insert_with(|| {
+                    format!(
+                        "stream {at}: the log begins behind the state that is there: the node was copying it"
+                    )
+                });
+                continue;
             }
             let before =
                 stream.log().get(EntryIndex(first.0 - 1)).map(|bytes| EntryHeader::open(bytes, true));
@@ -155,6 +163,26 @@ impl Remains {
         Ok(())
     }
 
+    /// Why these logs lead to no state, if they do not: what they stand on is not on this disk. They count beside other disks.
+    pub fn lacks_state(&self) -> Option<&str> {
+        self.lacks_state.as_deref()
+    }
+
+    /// The checkpoint that the logs stand on cannot be loaded, and this is why.
+    pub fn disown_state(&mut self, why: String) {
+        self.lacks_state.get_or_insert(why);
+    }
+
+    /// Whether a replica with this disk could lead, as far as logs tell: its state is here, and all these disks lead from it to the end of
+    /// the best log of each stream.
+    pub fn could_lead(&self, all: &[&Remains]) -> bool {
+        let reaches = |at: usize| {
+            let of_all: Vec<&Recovered> = all.iter().filter_map(|other| other.streams.get(at)).collect();
+            self.streams[at].reaches_best(&of_all)
+        };
+        self.lacks_state.is_none() && (0..self.streams.len()).all(reaches)
+    }
+
     /// Whether the records so far lead to the state of a moment, whatever follows.
     pub fn reaches(&self, moment: Timestamp) -> bool {
         let settled = |(at, stream): (usize, &Recovered)| {
@@ -166,7 +194,8 @@ impl Remains {
     }
 
     /// Which of these disks a new cluster should begin from: one whose checkpoint leads to the best log of each stream, the one that a
-    /// new leader would take over; if there is none, one that does so in most streams. Of several the one that `held` more.
+    /// new leader would take over; if there is none, one that does so in most streams. Of several the one that `held` more. One whose state
+    /// is not there is none of them. `None`: no state is there.
     ///
     /// To hold most is not enough. A deposed leader may have gone on to later timestamps than the cluster, in entries that were overruled;
     /// and where the others' logs begin behind its own, theirs cannot take the place of them.
@@ -179,8 +208,9 @@ impl Remains {
             streams.filter(|at| remains.streams[*at].reaches_best(&others(*at))).count()
         };
         let worth = |(remains, held): &(&Remains, Timestamp)| (reaches(remains), *held);
+        let with_state = (0..disks.len()).filter(|at| disks[*at].0.lacks_state.is_none());
         // Of equal ones the first.
-        (0..disks.len()).rev().max_by_key(|at| worth(&disks[*at]))
+        with_state.rev().max_by_key(|at| worth(&disks[*at]))
     }
 
     /// Goes on with the best log of each stream, of all these disks, as far as they lead there.

@@ -63,8 +63,11 @@ impl Remains {
     /// Follows the logs, as far as they are trusted.
     ///
     /// # Errors
-    /// If an entry is none, or what is safe does not reach the state in the checkpoint.
+    /// If an entry is none, or what is safe does not reach the state in the checkpoint; or [the state is not here](Remains::lacks_state).
     pub fn read(&self, trust: Trust) -> Result<Reading<'_>, String> {
+        if let Some(why) = &self.lacks_state {
+            return Err(why.clone());
+        }
         let watermark = Watermark::new(self.streams.len());
         let starts: Vec<EntryIndex> = match &self.start {
             Some(start) => start.contents.streams.iter().map(|stream| stream.start).collect(),

@@ -2,12 +2,15 @@
 
 use std::io;
 
-use highwater_disk::checkpoint::{Error, Manifest, manifest_name, published, remove_leftovers};
+use highwater_disk::checkpoint::{
+    Error, Manifest, PartReader, manifest_name, published, remove_leftovers, verify,
+};
 use highwater_disk::journal::{SegmentSummary, Summary, read_from, segments};
 use highwater_disk::{Disk, DiskFile, JournalError};
 
 use super::super::checkpoint::Preamble;
 use super::super::directory::{DataDirectory, DirectoryFile};
+use super::Damaged;
 use super::chain_disk::ChainDisk;
 use super::place::{Place, Source};
 use super::proof::mark;
@@ -38,6 +41,8 @@ pub struct Brought {
     pub checkpoint_bytes: u64,
     /// Bytes of the journal that were not there.
     pub journal_bytes: u64,
+    /// Checkpoints that were left out, because they are damaged in the node's folder, and what is wrong with each.
+    pub damaged: Vec<(u64, String)>,
 }
 
 /// Brings what is new in a node's folder to a chain of the same life, which ends as `known` says; and where it ends after that.
@@ -45,8 +50,7 @@ pub(super) fn copy_into(
     place: &dyn Place,
     chain: &ChainDisk,
     known: Option<Summary>,
-    source: &DataDirectory,
-    life: u64,
+    (source, life, damaged): (&DataDirectory, u64, &mut Damaged),
     told: &mut impl FnMut(u64),
 ) -> Result<(Brought, Summary), CopyError> {
     let mut bytes = 0;
@@ -54,14 +58,19 @@ pub(super) fn copy_into(
         place,
         chain,
         source,
+        life,
+        known_damage: damaged,
         told: &mut |more| {
             bytes += more;
             told(bytes);
         },
     };
-    let (checkpoints, checkpoint_bytes) = copy.checkpoints(known.is_none())?;
+    // Before anything is brought: else the chain had a checkpoint of another history than its journal.
+    let has = copy.what_it_has(known.clone())?;
+    copy.check_that_it_goes_on(&has)?;
+    let Checkpoints { copied, bytes: checkpoint_bytes, damaged } = copy.checkpoints(known.is_none())?;
     let begins = segments(chain).map_err(|error| error.to_string())?.is_empty();
-    let (journal, journal_bytes) = copy.journal(known, life)?;
+    let (journal, journal_bytes) = copy.journal(&has)?;
     if begins && !goes_back_far_enough(chain, &journal)? {
         return Err(CopyError::Gap("the node removed files while they were copied"));
     }
@@ -73,7 +82,7 @@ pub(super) fn copy_into(
         segments: journal.segments.last().cloned().into_iter().collect(),
         ..Summary::default()
     };
-    Ok((Brought { checkpoints, checkpoint_bytes, journal_bytes }, end))
+    Ok((Brought { checkpoints: copied, checkpoint_bytes, journal_bytes, damaged }, end))
 }
 
 /// Whether the journal holds what the oldest checkpoint needs: the node may have removed it between the one copy and the other.
@@ -91,42 +100,66 @@ struct Copy<'a> {
     place: &'a dyn Place,
     chain: &'a ChainDisk,
     source: &'a DataDirectory,
+    /// The node's.
+    life: u64,
+    known_damage: &'a mut Damaged,
     /// Told how many bytes more were copied.
     told: &'a mut dyn FnMut(u64),
 }
 
 impl Copy<'_> {
-    /// Brings the checkpoints that are not there; their numbers and bytes. `afresh`: those that are there may be damaged, too.
-    fn checkpoints(&mut self, afresh: bool) -> Result<(Vec<u64>, u64), CopyError> {
+    /// Brings the checkpoints that are not there. `afresh`: those that are there may be damaged, too.
+    ///
+    /// Invariant: whatever checkpoint is brought was whole, every byte, when it was. A damaged one stays where it is, and is told of.
+    fn checkpoints(&mut self, afresh: bool) -> Result<Checkpoints, CopyError> {
         let words = |error: Error| error.to_string();
         let there = published(self.source).map_err(words)?;
         let mut known = published(self.chain).map_err(words)?;
-        // One that is damaged is copied again, and ceases to be one first.
-        for number in known.clone().into_iter().filter(|_| afresh) {
-            match Manifest::read(self.chain, number) {
-                Err(error) if error.is_damage() => {
-                    if there.contains(&number) {
-                        let name = manifest_name(number);
-                        self.chain.remove(&name).map_err(|error| format!("cannot remove {name}: {error}"))?;
-                        known.remove(&number);
-                    }
-                }
-                read => drop(read.map_err(words)?),
+        // One that is damaged is copied again, if the node still has it, and ceases to be one first.
+        for number in known.clone().intersection(&there).filter(|_| afresh) {
+            if is_damaged(looks_whole(self.chain, *number)).map_err(words)?
+                && matches!(self.found(*number)?, Found::Whole(_))
+            {
+                let name = manifest_name(*number);
+                self.chain.remove(&name).map_err(|error| format!("cannot remove {name}: {error}"))?;
+                known.remove(number);
             }
         }
         remove_leftovers(self.chain).map_err(words)?;
-        let (mut copied, mut bytes) = (Vec::new(), 0);
+        let mut brought = Checkpoints::default();
         for number in there.difference(&known) {
-            let Ok(manifest) = Manifest::read(self.source, *number) else {
-                // The node removes old ones.
-                continue;
-            };
-            if self.checkpoint(&manifest)? {
-                copied.push(*number);
-                bytes += manifest.len_bytes();
+            match self.found(*number)? {
+                Found::Whole(manifest) => {
+                    if self.checkpoint(&manifest)? {
+                        brought.copied.push(*number);
+                        brought.bytes += manifest.len_bytes();
+                    }
+                }
+                Found::Damaged(why) => brought.damaged.push((*number, why)),
+                Found::Gone => {}
             }
         }
-        Ok((copied, bytes))
+        Ok(brought)
+    }
+
+    /// Reads a checkpoint of the node's to its last byte.
+    fn found(&mut self, number: u64) -> Result<Found, CopyError> {
+        if let Some(why) = self.known_damage.get(&(self.life, number)) {
+            return Ok(Found::Damaged(why.clone()));
+        }
+        match verify(self.source, number) {
+            Ok(manifest) => Ok(Found::Whole(manifest)),
+            Err(error) if error.is_damage() => {
+                let there = published(self.source).map_err(|error| error.to_string())?;
+                if !there.contains(&number) {
+                    // The node removes old ones.
+                    return Ok(Found::Gone);
+                }
+                self.known_damage.insert((self.life, number), error.to_string());
+                Ok(Found::Damaged(error.to_string()))
+            }
+            Err(error) => Err(CopyError::Words(error.to_string())),
+        }
     }
 
     /// First its parts, then what says that it is there. `false` if the node has removed it.
@@ -141,9 +174,26 @@ impl Copy<'_> {
         let name = manifest.file();
         let Some((file, len)) = self.opened(&name)? else { return Ok(false) };
         let bytes = Source::new(&file, (0, len), self.told).next(usize::MAX);
+        self.parts_are_there(manifest)?;
         let published = bytes.and_then(|bytes| self.place.publish(&self.chain.path(&name), &bytes));
         published.map_err(|error| format!("cannot copy {name}: {error}"))?;
         Ok(true)
+    }
+
+    /// Looks once more, right before a manifest makes them count: another process that took this one for dead removes parts without a manifest.
+    fn parts_are_there(&self, manifest: &Manifest) -> Result<(), CopyError> {
+        self.place.confirm().map_err(|error| error.to_string())?;
+        for (part, wanted) in manifest.parts.iter().enumerate() {
+            let name = manifest.part_file(part);
+            let len = self.chain.open(&name).and_then(|file| file.len());
+            if !len.as_ref().is_ok_and(|len| *len == wanted.len) {
+                let why = format!(
+                    "{name} was copied, and is not there: does another process write to this archive?"
+                );
+                return Err(CopyError::Words(why));
+            }
+        }
+        Ok(())
     }
 
     /// A file of the node's, and its length; `None` if it has removed it.
@@ -159,27 +209,44 @@ impl Copy<'_> {
         }
     }
 
-    /// Brings what came since; what the node's journal holds from the chain's last segment on, and how many bytes were brought.
-    fn journal(&mut self, known: Option<Summary>, life: u64) -> Result<(Summary, u64), CopyError> {
-        let last = segments(self.chain).map_err(|error| error.to_string())?.last().copied();
-        let first = last.unwrap_or(0);
+    /// How the chain's journal ends; nothing, if what an interruption left half is to be copied again as a whole.
+    fn what_it_has(&self, known: Option<Summary>) -> Result<Summary, CopyError> {
+        let last = self.last()?;
         let known = known.filter(|known| known.segments.first().map(|segment| segment.number) == last);
-        let known = match known {
-            Some(known) if self.all_end_alike(&known)? => Some(known),
-            _ => None,
-        };
-        let has = match (known, last) {
-            (Some(known), _) => known,
-            (None, None) => Summary::default(),
-            // What an interruption left half is copied again as a whole.
-            (None, Some(last)) => match read_from(self.chain, last, &mut |_| {}) {
-                Err(JournalError::Damaged { .. }) => Summary::default(),
-                read => read.map_err(|error| error.to_string())?,
+        match (known, last) {
+            (Some(known), _) if self.all_end_alike(&known)? => Ok(known),
+            (None, None) => Ok(Summary::default()),
+            (_, Some(last)) => match read_from(self.chain, last, &mut |_| {}) {
+                Err(JournalError::Damaged { .. }) => Ok(Summary::default()),
+                read => Ok(read.map_err(|error| error.to_string())?),
             },
-        };
-        let there = look(self.source, first)?;
-        if there.journal.is_some_and(|journal| journal != life)
-            || has.journal.is_some_and(|journal| journal != life)
+            (Some(_), None) => Ok(Summary::default()),
+        }
+    }
+
+    /// The chain's last segment.
+    fn last(&self) -> Result<Option<u64>, CopyError> {
+        Ok(segments(self.chain).map_err(|error| error.to_string())?.last().copied())
+    }
+
+    /// The node's journal still has what was copied last, so that what it has besides belongs to the same history.
+    fn check_that_it_goes_on(&self, has: &Summary) -> Result<(), CopyError> {
+        let there = segments(self.source).map_err(|error| error.to_string())?;
+        if self.last()?.is_some_and(|last| !there.contains(&last)) {
+            return Err(CopyError::Gap("the node has removed files that had not been copied"));
+        }
+        match self.all_end_alike(has)? {
+            true => Ok(()),
+            false => Err(CopyError::Gap("the node went on from an older copy of its disk")),
+        }
+    }
+
+    /// Brings what came since; what the node's journal holds from the chain's last segment on, and how many bytes were brought.
+    fn journal(&mut self, has: &Summary) -> Result<(Summary, u64), CopyError> {
+        let last = self.last()?;
+        let there = look(self.source, last.unwrap_or(0))?;
+        if there.journal.is_some_and(|journal| journal != self.life)
+            || has.journal.is_some_and(|journal| journal != self.life)
         {
             return Err(CopyError::Words(
                 "the journal is of another life than the identity, or the chain: files of different folders are mixed".into(),
@@ -188,9 +255,8 @@ impl Copy<'_> {
         if last.is_some_and(|last| there.segments.first().is_none_or(|first| first.number != last)) {
             return Err(CopyError::Gap("the node has removed files that had not been copied"));
         }
-        if !self.all_end_alike(&has)? {
-            return Err(CopyError::Gap("the node went on from an older copy of its disk"));
-        }
+        // Again: the node may have been started on an older copy meanwhile.
+        self.check_that_it_goes_on(has)?;
         let mut bytes = 0;
         for segment in &there.segments {
             let known = has.segments.iter().find(|known| known.number == segment.number);
@@ -217,6 +283,34 @@ impl Copy<'_> {
             }
         }
         Ok(true)
+    }
+}
+
+/// What was brought of checkpoints.
+#[derive(Default)]
+struct Checkpoints {
+    copied: Vec<u64>,
+    bytes: u64,
+    damaged: Vec<(u64, String)>,
+}
+
+/// A checkpoint of the node's.
+enum Found {
+    Whole(Manifest),
+    Damaged(String),
+    Gone,
+}
+
+/// Whether it looks like a checkpoint from outside: its parts are there, with their lengths. Their bytes are for `backup verify` to read.
+fn looks_whole(disk: &impl Disk, number: u64) -> Result<(), Error> {
+    let manifest = Manifest::read(disk, number)?;
+    (0..manifest.parts.len()).try_for_each(|part| PartReader::open(disk, &manifest, part).map(drop))
+}
+
+fn is_damaged(looked: Result<(), Error>) -> Result<bool, Error> {
+    match looked {
+        Err(error) if !error.is_damage() => Err(error),
+        looked => Ok(looked.is_err()),
     }
 }
 

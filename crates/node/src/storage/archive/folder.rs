@@ -15,6 +15,8 @@ use crate::storage::directory::{DataDirectory, DirectoryError, DirectoryFile};
 const LOCK: &str = "lock";
 /// A file, or a folder, that has no name yet.
 const NEW: &str = "new";
+/// At the root of a file system.
+const LOST_AND_FOUND: &str = "lost+found";
 /// What a store of objects has in the names of a file's later pieces.
 const PIECE_OF_AN_OBJECT: &str = ".at-";
 /// Bytes copied at once.
@@ -81,6 +83,13 @@ impl Place for FolderPlace {
         Ok(())
     }
 
+    /// A lock does not time out. But somebody may remove its file, and another process make a new one.
+    fn confirm(&self) -> io::Result<()> {
+        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost = lock.as_ref().expect("only who has it for itself writes to an archive").why_lost();
+        lost.map_or(Ok(()), |why| Err(io::Error::other(why)))
+    }
+
     fn is_claimed(&self) -> io::Result<bool> {
         DataDirectory::read_only(&self.path).map_err(io::Error::other)?.is_locked()
     }
@@ -93,8 +102,9 @@ impl Place for FolderPlace {
         let mut names = Vec::new();
         for entry in entries {
             let name = entry?.file_name();
-            // What an interrupted beginning left is nobody's.
-            if name != LOCK && Path::new(&name).extension() != Some(OsStr::new(NEW)) {
+            // What an interrupted beginning left is nobody's, and a file system of its own begins with a folder for what `fsck` finds.
+            if name != LOCK && name != LOST_AND_FOUND && Path::new(&name).extension() != Some(OsStr::new(NEW))
+            {
                 names.push(name.to_string_lossy().into_owned());
             }
         }

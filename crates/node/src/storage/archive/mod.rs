@@ -34,6 +34,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::directory::DataDirectory;
+use super::survey::is_readable;
 pub use chain_disk::{ChainDisk, Glance, OpenFile};
 pub use copy::Brought;
 use copy::{CopyError, copy_into};
@@ -56,7 +57,12 @@ pub struct Archive {
     pub cluster: String,
     /// Where each chain that was copied to ends, as far as this process knows.
     ends: BTreeMap<u32, Summary>,
+    /// Checkpoints of nodes' folders that this process found damaged, by life and number: none becomes whole, and each is read once.
+    damaged: Damaged,
 }
+
+/// Checkpoints that are damaged, by life and number, and what is wrong with each.
+type Damaged = BTreeMap<(u64, u64), String>;
 
 #[derive(Serialize, Deserialize)]
 struct ArchiveFile {
@@ -143,7 +149,7 @@ impl Archive {
         if file.format != FORMAT {
             return Err(format!("{name}: format {}, and this binary knows {FORMAT}", file.format));
         }
-        Ok(Archive { place, cluster: file.cluster, ends: BTreeMap::new() })
+        Ok(Archive { place, cluster: file.cluster, ends: BTreeMap::new(), damaged: BTreeMap::new() })
     }
 
     /// Its chains, oldest first.
@@ -184,6 +190,7 @@ impl Archive {
                 identity.cluster, self.cluster
             )));
         }
+        is_readable(&source).map_err(|why| words(&why))?;
         let of = ChainFile { node: identity.node.0, incarnation: format!("{:x}", identity.incarnation.0) };
         let chains = self.chains()?;
         let life = identity.incarnation.0;
@@ -216,7 +223,8 @@ impl Archive {
         told: &mut impl FnMut(u64),
     ) -> Result<Brought, CopyError> {
         let known = self.ends.remove(&chain.number);
-        let (brought, end) = copy_into(&*self.place, &chain.disk, known, source, life, told)?;
+        let from = (source, life, &mut self.damaged);
+        let (brought, end) = copy_into(&*self.place, &chain.disk, known, from, told)?;
         self.ends.insert(chain.number, end);
         Ok(brought)
     }

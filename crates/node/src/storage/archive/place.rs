@@ -29,6 +29,14 @@ pub trait Place: Debug + Send + Sync {
     /// In words: another process has it, or it is out of reach.
     fn claim(&self) -> Result<(), String>;
 
+    /// Finds out anew whether this process still has it, and forgets what it believed to be there. To be asked right before something is written
+    /// that makes other files count: a process that stood still (a machine that was paused) may have been taken for dead, and those files been
+    /// removed as nobody's.
+    ///
+    /// # Errors
+    /// Another process has taken it over; or the place is out of reach.
+    fn confirm(&self) -> io::Result<()>;
+
     /// Whether another process may be writing to it: one has it, and is not known to be gone.
     fn is_claimed(&self) -> io::Result<bool>;
 

@@ -2,15 +2,23 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use highwater_core::{Incarnation, NodeId};
+use highwater_core::{Incarnation, Library, NodeId, Schema, Timestamp};
+use highwater_disk::checkpoint::published;
 use highwater_disk::journal::{MIN_SEGMENT_BYTES, read, read_to_damage};
 use highwater_disk::{Journal, JournalOptions};
+use highwater_engines::LogPosition;
+use highwater_store::Store;
 
+use super::super::checkpoint::Preamble;
+use super::super::founding::write_checkpoint;
 use super::*;
+use crate::library::NodeLibrary;
 
 /// A node's folder with a journal in small segments.
 struct Node {
     path: PathBuf,
+    disk: DataDirectory,
+    life: u64,
     journal: Journal<DataDirectory>,
 }
 
@@ -26,8 +34,23 @@ impl Node {
         identity.write(&disk).unwrap();
         let options =
             JournalOptions { journal: incarnation, writers: 2, segment_bytes: 2 * MIN_SEGMENT_BYTES };
-        let (journal, _) = Journal::open(disk, options, &mut |_| {}).unwrap();
-        Node { path, journal }
+        let (journal, _) = Journal::open(disk.clone(), options, &mut |_| {}).unwrap();
+        Node { path, disk, life: incarnation, journal }
+    }
+
+    /// Publishes a checkpoint of all that was written so far.
+    fn checkpoint(&self) {
+        let store = Store::new(Schema::new(NodeLibrary.tables()));
+        let positions = self.journal.synced().iter().map(|synced| LogPosition(*synced)).collect();
+        let words = Preamble { incarnation: self.life, positions }.encode();
+        write_checkpoint(&self.disk, &store, Timestamp(1000), 1, words).unwrap();
+    }
+
+    /// A byte of a file changes.
+    fn spoil(&self, name: &str, at: usize) {
+        let mut bytes = fs::read(self.path.join(name)).unwrap();
+        bytes[at] ^= 1;
+        fs::write(self.path.join(name), bytes).unwrap();
     }
 
     fn write(&mut self, records: u64) {
@@ -137,7 +160,12 @@ fn what_is_no_archive_is_said() {
     fs::create_dir(&other).unwrap();
     fs::write(other.join("letter"), "dear").unwrap();
     assert!(Archive::begin(place(&other), "north").unwrap_err().contains("is not empty, and no archive"));
-    let mut archive = Archive { place: place(folder.path()), cluster: "north".into(), ends: BTreeMap::new() };
+    let mut archive = Archive {
+        place: place(folder.path()),
+        cluster: "north".into(),
+        ends: BTreeMap::new(),
+        damaged: BTreeMap::new(),
+    };
     assert!(archive.copy(&other, |_| {}).unwrap_err().contains("no node was ever started"));
 }
 
@@ -255,4 +283,180 @@ fn what_was_cut_or_removed_behind_the_last_copy_is_known() {
     assert!(lacks(&archive).end.unwrap().contains("a copy was interrupted"));
     copy(&mut archive, &node);
     assert_eq!(lacks(&archive), Lacks::default());
+}
+
+/// The checkpoint came to the old chain before it was found that the disk had gone back: that chain was called damaged for ever.
+#[test]
+fn a_disk_that_went_back_brings_nothing_to_the_chain_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node");
+    let mut node = Node::new(path.clone(), 5);
+    let mut archive = Archive::begin(place(&folder.path().join("archive")), "north").unwrap();
+    node.write(2);
+    let file = path.join("journal-0000000000000001");
+    let earlier = fs::read(&file).unwrap();
+    node.write(2);
+    copy(&mut archive, &node);
+    let before = archive.chains().unwrap()[0].disk.names().unwrap();
+    drop(node);
+    fs::write(&file, earlier).unwrap();
+    let mut node = Node::new(path, 5);
+    node.write(1);
+    node.checkpoint();
+    // Once by what this process knows, once by what is there.
+    for again in [false, true] {
+        if again {
+            drop(archive);
+            fs::remove_dir_all(folder.path().join("archive/chain-0002")).unwrap();
+            archive = Archive::begin(place(&folder.path().join("archive")), "north").unwrap();
+        }
+        let copied = copy(&mut archive, &node);
+        assert_eq!(
+            (copied.chain, copied.began),
+            (2, Some("the node went on from an older copy of its disk"))
+        );
+        let chains = archive.chains().unwrap();
+        assert_eq!(chains[0].disk.names().unwrap(), before, "nothing came to chain 1");
+        assert_eq!(published(&chains[1].disk).unwrap().len(), 1);
+    }
+}
+
+/// A part whose byte had changed on the node's disk was archived as whole, and `verify` failed for ever.
+#[test]
+fn a_damaged_checkpoint_is_left_out_and_told_of_and_what_lacks_a_part_is_copied_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut node = Node::new(folder.path().join("node"), 5);
+    let path = folder.path().join("archive");
+    let mut archive = Archive::begin(place(&path), "north").unwrap();
+    for _ in 0..2 {
+        node.write(1);
+        node.checkpoint();
+    }
+    let len = fs::metadata(node.path.join("checkpoint-0002.part-0")).unwrap().len() as usize;
+    node.spoil("checkpoint-0002.part-0", len - 1);
+    for round in 0..2 {
+        let brought = copy(&mut archive, &node).brought;
+        assert_eq!(brought.checkpoints, if round == 0 { vec![1] } else { vec![] });
+        let [(2, why)] = &brought.damaged[..] else { panic!("{brought:?}") };
+        assert!(why.contains("checkpoint-0002.part-0 is damaged"), "{why}");
+    }
+    let chain = archive.chains().unwrap().remove(0);
+    assert_eq!(published(&chain.disk).unwrap().into_iter().collect::<Vec<_>>(), [1]);
+    assert!(!chain.disk.names().unwrap().iter().any(|name| name.starts_with("checkpoint-0002")));
+    drop(chain);
+    // A damaged manifest is told of as well, and what follows is copied.
+    node.spoil("checkpoint-0002.manifest", 20);
+    node.checkpoint();
+    drop(archive);
+    let mut archive = Archive::begin(place(&path), "north").unwrap();
+    let brought = copy(&mut archive, &node).brought;
+    assert_eq!((brought.checkpoints, brought.damaged[0].0), (vec![3], 2));
+    // Somebody removed a part from the archive; the node still has it.
+    fs::remove_file(path.join("chain-0001/checkpoint-0001.part-0")).unwrap();
+    drop(archive);
+    let mut archive = Archive::begin(place(&path), "north").unwrap();
+    assert_eq!(copy(&mut archive, &node).brought.checkpoints, [1]);
+    assert!(highwater_disk::checkpoint::verify(&archive.chains().unwrap()[0].disk, 1).is_ok());
+}
+
+/// A place of which another process removes what this one has stored, and that it may have lost.
+#[derive(Debug)]
+struct Contested {
+    inner: FolderPlace,
+    removes: bool,
+    lost: bool,
+}
+
+impl Place for Contested {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn claim(&self) -> Result<(), String> {
+        self.inner.claim()
+    }
+
+    fn confirm(&self) -> io::Result<()> {
+        if self.lost {
+            Err(io::Error::other("another process has taken it over"))
+        } else {
+            self.inner.confirm()
+        }
+    }
+
+    fn is_claimed(&self) -> io::Result<bool> {
+        self.inner.is_claimed()
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.inner.names()
+    }
+
+    fn files(&self, folder: &str) -> io::Result<Vec<String>> {
+        self.inner.files(folder)
+    }
+
+    fn open(&self, path: &str) -> io::Result<Box<dyn PlaceFile>> {
+        self.inner.open(path)
+    }
+
+    fn publish(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        self.inner.publish(path, bytes)
+    }
+
+    fn store(&self, path: &str, source: Source<'_>) -> io::Result<()> {
+        self.inner.store(path, source)?;
+        if self.removes { self.inner.remove(path) } else { Ok(()) }
+    }
+
+    fn extend(&self, path: &str, source: Source<'_>) -> io::Result<()> {
+        self.inner.extend(path, source)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.inner.remove(path)
+    }
+}
+
+/// A writer stood still for half a minute, another one took over and removed its parts as nobody's, and the first one woke and published the
+/// manifest.
+#[test]
+fn a_manifest_is_published_by_who_still_is_the_writer_and_only_with_its_parts() {
+    for (removes, lost, words) in
+        [(true, false, "was copied, and is not there"), (false, true, "another process has taken it over")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let mut node = Node::new(folder.path().join("node"), 5);
+        node.write(1);
+        node.checkpoint();
+        let inner = FolderPlace::new(folder.path().join("archive"));
+        let mut archive = Archive::begin(Arc::new(Contested { inner, removes, lost }), "north").unwrap();
+        let why = archive.copy(&node.path, |_| {}).unwrap_err();
+        assert!(why.contains(words), "{why}");
+        assert!(published(&archive.chains().unwrap()[0].disk).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn an_archive_begins_at_the_root_of_a_file_system() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut node = Node::new(folder.path().join("elsewhere/node"), 5);
+    let root = folder.path().join("root");
+    fs::create_dir_all(root.join("lost+found")).unwrap();
+    let mut archive = Archive::begin(place(&root), "north").unwrap();
+    node.write(1);
+    assert_eq!(copy(&mut archive, &node).chain, 1);
+    assert!(root.join("lost+found").exists());
+}
+
+/// Somebody moved the archive away while it was being written to.
+#[test]
+fn a_folder_that_is_gone_is_not_this_process_s_any_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("archive");
+    let place = FolderPlace::new(&path);
+    place.claim().unwrap();
+    place.confirm().unwrap();
+    fs::rename(&path, folder.path().join("elsewhere")).unwrap();
+    assert!(place.confirm().unwrap_err().to_string().contains("removed or moved away"));
 }
