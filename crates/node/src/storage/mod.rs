@@ -7,6 +7,7 @@ pub mod archive;
 pub mod checkpoint;
 pub mod directory;
 pub mod journal;
+pub mod lives;
 pub mod owner;
 pub mod progress;
 pub mod queue;

@@ -36,6 +36,8 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Unpowered => unpowered(plan),
         Circumstance::Darkened => darkened(plan),
         Circumstance::Restored => restored(plan),
+        Circumstance::Unheard => unheard(plan),
+        Circumstance::Nameless => nameless(plan),
         Circumstance::Forgetful => forgetful(plan),
         Circumstance::Founded => founded(plan),
         Circumstance::Outrun => outrun(plan),
@@ -312,6 +314,21 @@ fn darkened(plan: &mut Plan) {
 
 /// Replicas have disks. A leader is left with one that hears it; that one's disk becomes an older copy, and the leader is cut off.
 fn restored(plan: &mut Plan) {
+    harmed(plan, Fault::RestoreDisk);
+}
+
+/// The same, and the copy is started often before anybody hears of it, and writes a little each time.
+fn unheard(plan: &mut Plan) {
+    harmed(plan, |node| Fault::RestoreUnheard(node, 40));
+}
+
+/// The same, and the disk is the newest, but for the names of the journal's files.
+fn nameless(plan: &mut Plan) {
+    harmed(plan, Fault::LoseNames);
+}
+
+/// A leader is left with one that hears it; something befalls that one's disk, and the leader is cut off.
+fn harmed(plan: &mut Plan, harm: impl Fn(u8) -> Fault) {
     torn(plan);
     plan.disks = true;
     (plan.replicas, plan.absent) = (3, plan.absent.min(1));
@@ -325,7 +342,7 @@ fn restored(plan: &mut Plan) {
         vec![
             (0, timeout / 8, Fault::Kill(Victim::Node(node))),
             (met + timeout, 2 * timeout, Fault::Strand(Victim::Leader, 1)),
-            (met + 2 * timeout, timeout / 8, Fault::RestoreDisk(node)),
+            (met + 2 * timeout, timeout / 8, harm(node)),
             (met + 2 * timeout + timeout / 16, 4 * timeout, Fault::Isolate(Victim::Leader)),
         ]
     });
