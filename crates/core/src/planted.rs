@@ -98,7 +98,7 @@ mod bug {
         Restored,
         /// As restored; and the copies are started several times before anybody hears of them, after a power cut of all.
         Unheard,
-        /// Replicas have disks, and the files of a journal vanish while one node does not hear another.
+        /// Replicas have disks; one of three hears nothing for a while, then another one's journal is lost, and the third hears nothing.
         Nameless,
         /// What is accepted does not wait for disks, and whoever hears a leader crashes, just before that one is cut off.
         Forgetful,

@@ -13,12 +13,6 @@ highwater_core::bugs! {
         shows: Failing,
         within: 2000,
     }
-    LostNamesIgnored = "lost-names-ignored" {
-        mistake: "a host goes on as the node that it was though its journal's files are gone and its identity is there",
-        breaks: "its promises and what it accepted are forgotten, and it votes",
-        shows: Nameless,
-        within: 2000,
-    }
     TrimmedBeforePublished = "trimmed-before-published" {
         mistake: "a host removes the log that a checkpoint stands for before the checkpoint is there",
         breaks: "if it never comes, what was in that log is gone",

@@ -18,9 +18,10 @@ use super::Preamble;
 /// What is set aside has this in front of its name.
 const STALE: &str = "stale-";
 
-/// What a node does that has nobody to copy from.
-const ALONE: &str = "this node is the only one of its cluster, so nobody has a copy, and it does not start without what is missing. Put the \
-                     files back (fsck moves what it finds to lost+found), or restore a backup; if nothing is worth keeping, move this \
+/// What a node does that knows of nobody to copy from.
+const ALONE: &str = "this node's configuration names no other, so nobody is known to have a copy, and it does not start without what is \
+                     missing. Put the files back (fsck moves what it finds to lost+found), or restore a backup; if other nodes have joined \
+                     the cluster since, name them in cluster.nodes, and it copies their state; if nothing is worth keeping, move this \
                      folder away, and an empty cluster begins";
 
 /// Finds out which life begins on this disk, before anything of it is read; `identity` becomes that of it. `alone`: the node has nobody to

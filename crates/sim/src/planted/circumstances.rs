@@ -322,11 +322,6 @@ fn unheard(plan: &mut Plan) {
     harmed(plan, |node| Fault::RestoreUnheard(node, 40));
 }
 
-/// The same, and the disk is the newest, but for the names of the journal's files.
-fn nameless(plan: &mut Plan) {
-    harmed(plan, Fault::LoseNames);
-}
-
 /// A leader is left with one that hears it; something befalls that one's disk, and the leader is cut off.
 fn harmed(plan: &mut Plan, harm: impl Fn(u8) -> Fault) {
     torn(plan);
@@ -346,6 +341,28 @@ fn harmed(plan: &mut Plan, harm: impl Fn(u8) -> Fault) {
             (met + 2 * timeout + timeout / 16, 4 * timeout, Fault::Isolate(Victim::Leader)),
         ]
     });
+}
+
+/// Replicas have disks. What is acknowledged while one of three hears nothing is on the disks of the other two: of one of them the journal is
+/// lost, and the other one hears nothing. All in the first epoch, before the one that heard nothing is missed.
+fn nameless(plan: &mut Plan) {
+    torn(plan);
+    plan.disks = true;
+    (plan.replicas, plan.absent) = (3, 0);
+    plan.clocks.truncate(3);
+    plan.faults.clear();
+    plan.length_ns = plan.length_ns.max(1000 * MS);
+    let timeout = plan.settings.election_timeout;
+    let node = |more: u64| ((plan.seed + more) % 3) as u8;
+    let (away, loses, knows) = (node(0), node(1), node(2));
+    let lost_at = 2 * timeout - timeout / 16;
+    for (at_ns, for_ns, fault) in [
+        (timeout, timeout, Fault::Isolate(Victim::Node(away))),
+        (lost_at, timeout / 8, Fault::LoseNames(loses)),
+        (lost_at, 8 * timeout, Fault::Isolate(Victim::Node(knows))),
+    ] {
+        plan.faults.push(Scheduled { at_ns, for_ns, fault });
+    }
 }
 
 /// Replicas have disks, which are behind. A leader is left with one that hears it; one of the three crashes, comes back at once, and the

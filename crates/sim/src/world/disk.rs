@@ -427,7 +427,7 @@ impl Scan {
 /// Whether a host goes on as who it was though its journal is gone: never.
 #[cfg(feature = "planted")]
 fn ignores_lost_names() -> bool {
-    highwater_core::planted::on(&highwater_engines::planted::LostNamesIgnored)
+    highwater_core::planted::on(&highwater_engines::meerkat::planted::LostNamesIgnored)
 }
 
 #[cfg(not(feature = "planted"))]
