@@ -359,3 +359,134 @@ fn a_journal_that_is_not_the_identitys_is_refused() {
     assert_eq!(output.status.code(), Some(3), "{words}");
     assert!(words.contains("the journal is of another life than the identity, or another node's"), "{words}");
 }
+
+/// The leader's or, of an engine without one, anybody's answer. To be asked twice without harm.
+fn ask_anybody(cluster: &Cluster, parts: &[&[u8]]) -> processes::Answer {
+    let started = Instant::now();
+    loop {
+        for id in 0..3 {
+            match Client::connect(cluster.port(id)).and_then(|mut client| client.call(parts)) {
+                Some(answer) if !answer.0.starts_with('-') => return answer,
+                _ => {}
+            }
+        }
+        assert!(started.elapsed() < PATIENCE, "nobody answers {parts:?}");
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+fn wait_for_log(cluster: &Cluster, id: usize, words: &str, times: usize) {
+    let started = Instant::now();
+    while cluster.log(id).matches(words).count() < times {
+        assert!(started.elapsed() < PATIENCE, "{words}: {}", cluster.log(id));
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// The journal's only file is lost; the next one, which is always reserved, is there. One node of three was away when the last writes
+/// were acknowledged, so the one that lost the file must not vote as who it was.
+#[test]
+fn a_node_whose_journal_is_lost_but_for_the_reserved_file_does_not_vote_as_who_it_was() {
+    let mut cluster = Cluster::start("lost", "engine = \"meerkat\"\ndurability = \"sync\"", None);
+    assert_eq!(ask_anybody(&cluster, &[b"SET", b"before", b"value"]).0, "+OK");
+    kill(&mut cluster, 2);
+    for at in 0..30 {
+        assert_eq!(ask_anybody(&cluster, &[b"SET", format!("late:{at}").as_bytes(), b"value"]).0, "+OK");
+    }
+    cluster.kill_all();
+    let names = files(&cluster, 1, "journal-");
+    assert_eq!(names, ["journal-0000000000000001", "journal-0000000000000002"]);
+    std::fs::remove_file(cluster.directory().join("node-1").join(&names[0])).unwrap();
+    cluster.run(1);
+    cluster.run(2);
+    wait_for_log(&cluster, 1, "begins another life", 1);
+    cluster.run(0);
+    for at in 0..30 {
+        let answer = ask_anybody(&cluster, &[b"GET", format!("late:{at}").as_bytes()]);
+        assert_eq!(answer, ("$5".to_string(), b"value".to_vec()), "{at}: {}", cluster.log(1));
+    }
+    cluster.none_died();
+}
+
+/// An older copy of a folder is started once while nobody hears of it, and then with the others.
+#[test]
+fn an_older_copy_does_not_pass_for_having_been_started_unheard() {
+    let mut cluster = Cluster::start("unheard", "durability = \"sync\"", None);
+    assert_eq!(ask(&cluster, &[b"SET", b"before", b"value"]).0, "+OK");
+    cluster.kill_all();
+    let folder = |cluster: &Cluster, id: usize| cluster.directory().join(format!("node-{id}"));
+    let copy = |cluster: &Cluster, id: usize| cluster.directory().join(format!("copy-{id}"));
+    (0..3).for_each(|id| copy_folder(&folder(&cluster, id), &copy(&cluster, id)));
+    (0..3).for_each(|id| cluster.run(id));
+    let (leader, _) = cluster.leader();
+    let (victim, away) = ((leader + 1) % 3, (leader + 2) % 3);
+    [victim, away].into_iter().for_each(|id| wait_for_log(&cluster, id, "following ", 1));
+    kill(&mut cluster, away);
+    for at in 0..50 {
+        assert_eq!(ask(&cluster, &[b"SET", format!("late:{at}").as_bytes(), b"value"]).0, "+OK");
+    }
+    cluster.kill_all();
+    copy_folder(&copy(&cluster, victim), &folder(&cluster, victim));
+    let identity = |cluster: &Cluster| std::fs::read(folder(cluster, victim).join("identity")).unwrap();
+    let before = identity(&cluster);
+    let reads = cluster.log(victim).matches("read the journal in").count();
+    cluster.run(victim);
+    wait_for_log(&cluster, victim, "read the journal in", reads + 1);
+    wait_for("its start is counted", &cluster, || identity(&cluster) != before);
+    kill(&mut cluster, victim);
+    cluster.run(victim);
+    cluster.run(away);
+    wait_for_log(&cluster, victim, "it was restored from a copy. This node begins another life", 1);
+    cluster.run(leader);
+    for at in 0..50 {
+        let answer = ask(&cluster, &[b"GET", format!("late:{at}").as_bytes()]);
+        assert_eq!(answer, ("$5".to_string(), b"value".to_vec()), "{at}: {}", cluster.log(victim));
+    }
+    cluster.none_died();
+}
+
+/// A lone node has nobody to copy from: without its journal it does not start, and an empty cluster is not born in its place.
+#[test]
+fn a_lone_node_does_not_start_without_its_journal() {
+    let directory = tempfile::tempdir().unwrap();
+    let ports = highwater_node::free_loopback_ports(3).unwrap();
+    let config = directory.path().join("lone.toml");
+    std::fs::write(
+        &config,
+        format!(
+            "node = 0\n[cluster]\ndurability = \"sync\"\nnodes = [{{ id = 0, peer = \"127.0.0.1:{}\", resp = \"127.0.0.1:{}\", \
+             admin = \"127.0.0.1:{}\" }}]\n[threads]\nlifeline = true\n[storage]\ndir = \"{}\"\n",
+            ports[0],
+            ports[1],
+            ports[2],
+            directory.path().display()
+        ),
+    )
+    .unwrap();
+    let serve = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_highwater"));
+        command.args(["serve", "--config"]).arg(&config).stdin(std::process::Stdio::piped());
+        command.stderr(std::process::Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let mut child = serve();
+    let started = Instant::now();
+    let said = loop {
+        assert!(started.elapsed() < PATIENCE, "it does not serve");
+        let mut client = Client::connect(ports[1]);
+        match client.as_mut().and_then(|client| client.call(&[b"SET", b"k", b"value"])) {
+            Some((line, _)) if !processes::refused(&line) => break line,
+            _ => thread::sleep(std::time::Duration::from_millis(20)),
+        }
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(said, "+OK");
+    std::fs::remove_file(directory.path().join("node-0/journal-0000000000000001")).unwrap();
+    for _ in 0..2 {
+        let output = serve().wait_with_output().unwrap();
+        let words = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{words}");
+        assert!(words.contains("it does not start without what is missing"), "{words}");
+    }
+}

@@ -4,7 +4,7 @@
 //! - [`clock`]: where commit timestamps come from.
 //! - [`level`]: what builds of different age agree to write.
 //! - [`limits`]: how large everything may be, in one place.
-//! - [`durability`]: what a reply promises.
+//! - [`durability`]: what a reply promises. [`evidence`]: what proves that a disk is the newest of its node.
 //! - [`schema`]: tables, their key kinds and their indexes. [`fingerprint`]: whether two builds have the same.
 //! - [`transaction`]: the one way to touch data. [`procedure`]: the one way to name a transaction's code.
 //! - [`work`]: what a transaction does, counted.
@@ -23,6 +23,7 @@ pub mod clock;
 pub mod codec;
 pub mod contain;
 pub mod durability;
+pub mod evidence;
 pub mod fingerprint;
 pub mod footprint;
 pub mod hooks;

@@ -96,6 +96,10 @@ mod bug {
         Darkened,
         /// Replicas have disks, and older copies of them are put in their place while one node does not hear another.
         Restored,
+        /// As restored; and the copies are started several times before anybody hears of them, after a power cut of all.
+        Unheard,
+        /// Replicas have disks; one of three hears nothing for a while, then another one's journal is lost, and the third hears nothing.
+        Nameless,
         /// What is accepted does not wait for disks, and whoever hears a leader crashes, just before that one is cut off.
         Forgetful,
         /// Replicas have disks, from which a new cluster is founded while a node of the old one comes back.

@@ -101,6 +101,9 @@ impl<P: Procedures> Builder<P> {
     /// Opens the replica. It serves a moment later, or when the others of its cluster are there: transactions wait for that. The first one
     /// also compares the program's tables with those that were written: [`Error::Failed`](crate::Error::Failed) tells a difference.
     ///
+    /// If the others say that its folder is an older copy of itself, the replica ends: transactions end with
+    /// [`Error::Unknown`](crate::Error::Unknown), and [`close`](Database::close) says so. Opened again, it copies their state.
+    ///
     /// # Errors
     /// If the tables or the configuration make no sense, the folder is another one's or damaged, or the system refuses.
     pub fn open(mut self) -> Result<Database, OpenError> {

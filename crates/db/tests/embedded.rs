@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use highwater_db::{
-    Abort, Cluster, Database, ENGINES, Error, Hashed, Procedure, Procedures, ReadTx, Registry, Table,
-    Transaction, Tx, Value,
+    Abort, Cluster, Config, Database, Durability, ENGINES, Error, Hashed, Procedure, Procedures, ReadTx,
+    Registry, Table, Transaction, Tx, Value,
 };
+use highwater_node::config::NodeConfig;
 
 const COUNTERS: Table<u64, u64, Hashed> = Table::hashed(0, "counters");
 const ORDERS: Table<(u64, String), i64> = Table::ordered(1, "orders");
@@ -396,4 +397,71 @@ fn replicas_of_a_cluster_agree_on_the_tables() {
     assert_eq!(cluster.transaction(|tx| add(tx, 1)), Ok(2));
     // A snapshot may be of before the catalogue's rows came.
     assert!(cluster.read((leader + 1) % 3, |tx| count_of(tx, 1)).unwrap() <= 2);
+}
+
+fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
+    let _ = std::fs::remove_dir_all(to);
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// A replica within a program whose folder was put back from an older copy is told so, ends, and comes back as a new voter when the
+/// program opens it again, as a node of its own process does by itself.
+#[test]
+fn a_replica_whose_folder_is_an_older_copy_begins_another_life_when_it_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let ports = highwater_node::free_loopback_ports(9).unwrap();
+    let nodes: Vec<NodeConfig> = (0..3)
+        .map(|id| {
+            let at = |what: usize| format!("127.0.0.1:{}", ports[3 * usize::from(id) + what]);
+            NodeConfig { id, peer: at(0), resp: at(1), admin: at(2), announce: None }
+        })
+        .collect();
+    let open = |node: u8| {
+        let mut config = Config { node, ..Config::default() };
+        (config.cluster.nodes, config.cluster.workers) = (nodes.clone(), 1);
+        config.limits.memory_mb = 256;
+        let builder = Database::builder().table(COUNTERS).config(config).folder(folder.path());
+        builder.durability(Durability::Sync).patience(Duration::from_secs(2)).open().unwrap()
+    };
+    // Asked of whichever leads; the others refuse.
+    let count = |all: &[Database]| {
+        let started = std::time::Instant::now();
+        loop {
+            let ended = all.iter().map(|db| db.transaction(|tx| add(tx, 1)));
+            match ended.filter_map(Result::ok).next() {
+                Some(count) => return count,
+                None => assert!(started.elapsed() < PATIENCE, "nobody leads"),
+            }
+        }
+    };
+    let sees = |db: &Database, wanted: u64| db.read(|tx| count_of(tx, 1)) == Ok(wanted);
+    let wait_until = |what: &str, holds: &dyn Fn() -> bool| {
+        let started = std::time::Instant::now();
+        while !holds() {
+            assert!(started.elapsed() < PATIENCE, "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let mut all: Vec<Database> = (0..3).map(open).collect();
+    assert_eq!(count(&all), 1);
+    all.pop().unwrap().close().unwrap();
+    let (own, copy) = (folder.path().join("node-2"), folder.path().join("copy"));
+    copy_folder(&own, &copy);
+    all.push(open(2));
+    wait_until("the third one is back", &|| sees(&all[2], 1));
+    assert_eq!(count(&all[..2]), 2);
+    all.pop().unwrap().close().unwrap();
+    copy_folder(&copy, &own);
+    let stale = open(2);
+    let ended = || stale.read(|tx| count_of(tx, 1)) == Err(Error::Unknown);
+    wait_until("it is told and ends", &ended);
+    let why = stale.close().unwrap_err().to_string();
+    assert!(why.contains("begins another life"), "{why}");
+    let again = open(2);
+    wait_until("it copies the state of the others", &|| sees(&again, 2));
+    assert!(own.join("stale-journal-0000000000000001").exists(), "what it held is kept");
+    again.close().unwrap();
 }

@@ -7,6 +7,7 @@
 
 use std::io;
 
+use crate::disk::lacks_for_now;
 use crate::{Disk, DiskFile};
 
 /// What room is held for.
@@ -60,14 +61,16 @@ impl Ballast {
     }
 
     /// The room becomes a new file of this name, as long as what was held, of which nothing counts before it is written; `None` if
-    /// nothing is held. The name is made to last by whoever writes the file.
+    /// nothing is held, or it cannot be opened for now. The name is made to last by whoever writes the file.
     ///
     /// # Errors
     /// If the disk refuses.
     pub fn become_file<D: Disk>(self, disk: &D, name: &str) -> io::Result<Option<D::File>> {
         let mut file = match disk.open(self.name()) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound || lacks_for_now(&error) => {
+                return Ok(None);
+            }
             Err(error) => return Err(error),
         };
         if file.len()? < HEAD_BYTES as u64 {

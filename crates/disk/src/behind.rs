@@ -4,16 +4,17 @@
 
 use std::io;
 
-use crate::{Disk, DiskFile};
+use crate::Disk;
+use crate::mark::Mark;
 
-const NAME: &str = "behind";
+const MARK: Mark = Mark("behind");
 
 /// Whether the disk is marked.
 ///
 /// # Errors
 /// If the disk refuses.
 pub fn is_marked(disk: &impl Disk) -> io::Result<bool> {
-    Ok(disk.names()?.iter().any(|name| name == NAME))
+    MARK.is_set(disk)
 }
 
 /// Marks the disk. The mark is durable once this returns.
@@ -21,10 +22,7 @@ pub fn is_marked(disk: &impl Disk) -> io::Result<bool> {
 /// # Errors
 /// If the disk refuses.
 pub fn mark(disk: &impl Disk) -> io::Result<()> {
-    if !is_marked(disk)? {
-        disk.create(NAME, 0)?.sync()?;
-    }
-    disk.sync_names()
+    MARK.set(disk)
 }
 
 /// All that the node ever accepted is on the disk. To be called once everything is synced, and nothing more will be accepted.
@@ -32,30 +30,5 @@ pub fn mark(disk: &impl Disk) -> io::Result<()> {
 /// # Errors
 /// If the disk refuses.
 pub fn clear(disk: &impl Disk) -> io::Result<()> {
-    if is_marked(disk)? {
-        disk.remove(NAME)?;
-        disk.sync_names()?;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::simulated::SimulatedDisk;
-
-    #[test]
-    fn a_mark_survives_until_it_is_cleared() {
-        let disk = SimulatedDisk::new(1);
-        assert!(!is_marked(&disk).unwrap());
-        for _ in 0..2 {
-            mark(&disk).unwrap();
-            disk.crash();
-            assert!(is_marked(&disk).unwrap());
-        }
-        clear(&disk).unwrap();
-        clear(&disk).unwrap();
-        disk.crash();
-        assert!(!is_marked(&disk).unwrap());
-    }
+    MARK.clear(disk)
 }

@@ -76,6 +76,12 @@ pub fn lacks_descriptor(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
+/// Whether a call failed for want of memory in the system (ENOMEM), or because a signal came (EINTR). Of a call that only opens something or
+/// takes room that means nothing but that it is to be tried again; of a sync nobody knows.
+pub(crate) fn lacks_for_now(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::Interrupted)
+}
+
 /// An open file. Writing beyond its end makes it longer.
 pub trait DiskFile: Send {
     /// Its length in bytes.

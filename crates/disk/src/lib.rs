@@ -9,7 +9,9 @@ pub mod checkpoint;
 mod disk;
 pub mod identity;
 pub mod journal;
+mod mark;
 pub mod simulated;
+pub mod stale;
 
 pub use ballast::Ballast;
 pub use disk::{Disk, DiskFile, lacks_descriptor};

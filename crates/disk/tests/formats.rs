@@ -9,6 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::checkpoint::support::{Leader, PLENTY, SMALL, load, publish, schema};
+use highwater_core::evidence::{Begun, Start, Starts};
 use highwater_core::{Incarnation, NodeId};
 use highwater_disk::journal::MIN_SEGMENT_BYTES;
 use highwater_disk::{Disk, Identity, Journal, JournalOptions, SimulatedDisk};
@@ -60,17 +61,34 @@ fn as_it_was(format: &str, written: &SimulatedDisk) -> SimulatedDisk {
     then
 }
 
+/// A disk with a file as it was written then, which this build writes otherwise.
+fn as_it_was_once(format: &str, name: &str) -> SimulatedDisk {
+    let disk = SimulatedDisk::new(2);
+    let kept = from_hex(&fs::read_to_string(place(&format!("{format}-{name}"))).unwrap());
+    disk.create(name, kept.len() as u64).unwrap();
+    disk.replace(name, &kept);
+    disk
+}
+
+fn identity(starts: Starts, begun: Begun, past: bool) -> Identity {
+    let (cluster, node, incarnation) = ("north".into(), NodeId(2), Incarnation(0x0123_4567_89ab_cdef));
+    Identity { cluster, node, incarnation, starts, begun, past }
+}
+
 #[test]
-fn identities_of_format_1() {
-    let identity = Identity {
-        cluster: "north".into(),
-        node: NodeId(2),
-        incarnation: Incarnation(0x0123_4567_89ab_cdef),
-        generation: 7,
-    };
+fn identities_of_format_1_are_those_of_nodes_of_which_little_is_known() {
+    let then = as_it_was_once("identity-1", "identity");
+    let known = identity(Starts::new(7, Vec::new()), Begun::Unknown, false);
+    assert_eq!(Identity::read(&then).unwrap(), Some(known));
+}
+
+#[test]
+fn identities_of_format_2() {
+    let last = vec![Start { number: 0x1122_3344_5566_7788, had: 99 }, Start { number: 5, had: 1 << 40 }];
+    let identity = identity(Starts::new(7, last), Begun::Segment(3), true);
     let disk = SimulatedDisk::new(1);
     identity.write(&disk).unwrap();
-    let then = as_it_was("identity-1", &disk);
+    let then = as_it_was("identity-2", &disk);
     assert_eq!(Identity::read(&then).unwrap(), Some(identity));
 }
 

@@ -61,6 +61,8 @@ pub struct Options {
     pub disk_window: Nanos,
     /// With [`Durability::Async`]: this process comes back from a crash, and an earlier one may have accepted more than is on the disk.
     pub forgets: bool,
+    /// An earlier life of this node, of which nothing is left, was part of a cluster: it founds none ([`highwater_core::evidence`]).
+    pub has_a_past: bool,
     /// What this node speaks: its build's, or, where an upgrade is rehearsed, those of another one.
     pub levels: Levels,
     /// Memory that this node may use, in bytes; `u64::MAX`: no limit. See [`Shares`].
@@ -99,6 +101,7 @@ impl Options {
             durability: Durability::Memory,
             disk_window: 100_000_000,
             forgets: false,
+            has_a_past: false,
             levels: Levels::default(),
             memory_bytes: u64::MAX,
             max_attempts: 100,

@@ -62,7 +62,9 @@ impl fmt::Display for NodeError {
             }
             NodeError::System { what, error } => write!(f, "cannot {what}: {error}"),
             NodeError::Storage { path, why } => write!(f, "{}: {why}", path.display()),
-            NodeError::StaleDisk => f.write_str("the disk is older than what this node told others"),
+            NodeError::StaleDisk => f.write_str(
+                "the disk is older than what this node told others; opened again, the node begins another life, and copies their state",
+            ),
             NodeError::Failed { thread, error } => {
                 write!(f, "the replica stopped, its {thread} thread cannot go on: {error}")
             }

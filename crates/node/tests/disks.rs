@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use highwater_core::evidence::{Start, Starts};
 use highwater_core::{Clock, Incarnation};
 use highwater_disk::{Disk, DiskFile, Journal, JournalOptions, SimulatedDisk};
 use highwater_node::config::Durability;
@@ -123,7 +124,7 @@ impl Cluster {
             let journal = Journal::open(disks[id as usize].clone(), options, &mut |_| {}).unwrap().0;
             let storage = Some(Storage {
                 journal,
-                generation: 1,
+                starts: Starts::new(1, vec![Start { number: 1 + u64::from(id), had: 0 }]),
                 disk: disks[id as usize].clone(),
                 checkpoints: Vec::new(),
                 replayed: 0,

@@ -22,10 +22,14 @@ fn a_short_sweep_with_disks() {
         let done: u64 = runs.iter().filter_map(|run| run.faults.get(kind)).sum();
         assert!(done > 10, "{kind}: {done} times only");
     }
-    let restored: u64 = runs.iter().filter_map(|run| run.faults.get("restore_disk")).sum();
+    let done = |kinds: [&str; 2]| -> u64 {
+        runs.iter().flat_map(|run| kinds.iter().filter_map(|kind| run.faults.get(*kind))).sum()
+    };
+    let restored = done(["restore_disk", "restore_unheard"]);
     assert!(restored > 0, "older copies took a disk's place {restored} times only");
-    let wiped: u64 = runs.iter().filter_map(|run| run.faults.get("wipe")).sum();
-    assert!(wiped > 10, "{wiped} disks were lost only");
+    let lost = done(["wipe", "lose_names"]);
+    assert!(lost > 10, "{lost} disks were lost only");
+    assert!(done(["lose_names"; 2]) > 0, "no names were lost");
 }
 
 fn durable(options: &mut Options) {
@@ -154,26 +158,49 @@ fn disks_slower_than_timeouts_have_leaders_and_serve() {
     }
 }
 
-#[test]
-fn a_disk_that_was_replaced_by_an_older_copy_is_recognised_and_its_node_begins_another_life() {
-    let mut lists = start();
+/// A follower, its life, and something that was acknowledged since its second start, from before which there is a copy of its disk.
+fn copied(lists: &mut Lists) -> (NodeId, highwater_core::Incarnation) {
     let leader = lists.world.leader().expect("somebody leads");
     let victim = lists.world.ids().find(|id| *id != leader).expect("there are three");
     let life = lists.world.status(victim).expect("it is up").incarnation;
-    // A second start, so that there is an older one.
     lists.world.kill(victim);
     lists.run(50 * MS);
     lists.world.start(victim);
     lists.wait_for(3000 * MS, "it is back", |lists| lists.world.converged().is_ok());
     assert_eq!(lists.world.status(victim).expect("it is up").incarnation, life);
-    done(&mut lists, "an append", &[], &[4]);
+    done(lists, "an append", &[], &[4]);
     lists.run(500 * MS);
-    assert!(lists.world.has_older_disk(victim, 100 * MS), "{}", lists.story());
-    lists.world.restore_older(victim);
+    (victim, life)
+}
+
+/// It starts, and is a voter again, in another life.
+fn begins_another_life(lists: &mut Lists, victim: NodeId, life: highwater_core::Incarnation) {
     lists.run(50 * MS);
     lists.world.start(victim);
     lists
         .wait_for(5000 * MS, "it is a voter again, with everything", |lists| lists.world.converged().is_ok());
     assert_ne!(lists.world.status(victim).expect("it is up").incarnation, life, "{}", lists.story());
-    assert!(lists.said("it was restored from a copy") > 0);
+}
+
+#[test]
+fn a_disk_that_was_replaced_by_an_older_copy_is_recognised_and_its_node_begins_another_life() {
+    // Started often while nobody hears of it, it has caught up with the count of its starts, and with the bytes.
+    for unheard in [0, 1, 40] {
+        let mut lists = start();
+        let (victim, life) = copied(&mut lists);
+        assert!(lists.world.has_older_disk(victim, 100 * MS), "{}", lists.story());
+        lists.world.restore_older(victim, unheard);
+        begins_another_life(&mut lists, victim, life);
+        assert!(lists.said("it was restored from a copy") > 0);
+    }
+}
+
+/// Of the journal nothing is there, of the identity everything.
+#[test]
+fn a_disk_whose_files_have_lost_their_names_is_known_by_its_own_word_and_its_node_begins_another_life() {
+    let mut lists = start();
+    let (victim, life) = copied(&mut lists);
+    lists.world.lose_names(victim);
+    begins_another_life(&mut lists, victim, life);
+    assert_eq!(lists.said("it was restored from a copy"), 0, "nobody else had to say so");
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use super::format::FORMAT_VERSION;
-use crate::disk::lacks_descriptor;
+use crate::disk::{lacks_descriptor, lacks_for_now};
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,8 +15,8 @@ pub enum JournalError {
         /// Bytes of the segment.
         segment_bytes: u64,
     },
-    /// The process, or the system, has no file descriptor left to open a file with. Nothing is harmed: the same call works again once
-    /// there is one.
+    /// The process, or the system, has no file descriptor left to open a file with, or no memory for that, or a signal came. Nothing is
+    /// harmed: the same call works again once there is one.
     NoDescriptor {
         /// Which file.
         file: String,
@@ -24,6 +24,8 @@ pub enum JournalError {
         what: &'static str,
         /// The system's words.
         error: String,
+        /// It is descriptors that are missing; else memory, or a signal came.
+        descriptor: bool,
     },
     /// The record is longer than a record can be. Nothing was appended.
     TooLong {
@@ -79,7 +81,8 @@ impl fmt::Display for JournalError {
             JournalError::TooLong { bytes } => {
                 write!(f, "a record of {bytes} bytes is too long for the journal")
             }
-            JournalError::NoDescriptor { file, what, error } | JournalError::Failed { file, what, error } => {
+            JournalError::NoDescriptor { file, what, error, descriptor: _ }
+            | JournalError::Failed { file, what, error } => {
                 write!(f, "cannot {what} {file}: {error}")
             }
             JournalError::Unreadable { file, error } => write!(f, "cannot read {file}: {error}"),
@@ -103,12 +106,16 @@ pub(super) fn unreadable(file: &str) -> impl Fn(io::Error) -> JournalError {
     move |error| JournalError::Unreadable { file: file.into(), error: error.to_string() }
 }
 
+/// What is done before anything is written: a file is opened, or room is taken. Where that fails it has changed nothing.
+const OPENS: [&str; 5] = ["open", "create", "grow", "hold", "measure"];
+
 /// For `map_err`: a file cannot be changed, or not be opened for now.
 pub(super) fn failed(file: &str, what: &'static str) -> impl Fn(io::Error) -> JournalError {
     move |error| {
         let (file, words) = (file.into(), error.to_string());
-        match lacks_descriptor(&error) {
-            true => JournalError::NoDescriptor { file, what, error: words },
+        let descriptor = lacks_descriptor(&error);
+        match descriptor || OPENS.contains(&what) && lacks_for_now(&error) {
+            true => JournalError::NoDescriptor { file, what, error: words, descriptor },
             false => JournalError::Failed { file, what, error: words },
         }
     }

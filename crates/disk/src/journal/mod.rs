@@ -60,11 +60,12 @@ use error::{failed, unreadable};
 use format::{BLOCK_BYTES, GROUP_HEAD_BYTES, GroupHead, SegmentHead, is_reclaimed, reclaimed_name};
 pub use format::{MAX_WRITERS, segment_name, segment_number};
 pub use scan::{
-    Cut, Damage, Record, SegmentSummary, Summary, read, read_from, read_to_damage, read_while, segments,
+    Cut, Damage, Record, SegmentSummary, Summary, last_begun, read, read_from, read_to_damage, read_while,
+    segments,
 };
 
-use crate::disk::{is_full, lacks_descriptor};
-use crate::{Ballast, Disk, DiskFile, ballast};
+use crate::disk::{is_full, lacks_descriptor, lacks_for_now};
+use crate::{Ballast, Disk, DiskFile, Identity, IdentityError, ballast};
 
 /// Shortest segment: its head, a group of one block, a proof.
 pub const MIN_SEGMENT_BYTES: u64 = 3 * BLOCK_BYTES;
@@ -98,6 +99,8 @@ pub struct Journal<D: Disk> {
     end: u64,
     /// The last segment, if this life began it.
     current: Option<Current<D::File>>,
+    /// The disk's [identity](crate::Identity) says with which segment this life began to write.
+    noted: bool,
     /// The next one, reserved, with nothing in it yet: to a recovery a segment that was being made.
     spare: Option<Current<D::File>>,
     /// Files of segments that nobody needs, by the numbers that they had. What was written once is overwritten without that the file
@@ -215,6 +218,7 @@ impl<D: Disk> Journal<D> {
             segments: summary.segments.iter().map(segment).collect(),
             end: summary.segments.last().map_or(0, |segment| segment.end),
             current: None,
+            noted: false,
             spare: None,
             reclaimed: VecDeque::new(),
             most_reclaimed: 0,
@@ -411,10 +415,10 @@ impl<D: Disk> Journal<D> {
                 return Ok(());
             }
             // It is removed, which takes no descriptor; and what somebody has removed already needs no more.
-            Err(error) if !lacks_descriptor(&error) && error.kind() != io::ErrorKind::NotFound => {
-                return Err(failed(&name, "reclaim")(error));
-            }
-            Ok(false) | Err(_) => {}
+            Ok(false) => {}
+            Err(error) if lacks_descriptor(&error) || lacks_for_now(&error) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(&name, "reclaim")(error)),
         }
         match self.disk.remove(&name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&name, "remove")(error)),
@@ -495,6 +499,7 @@ impl<D: Disk> Journal<D> {
         if self.current.as_ref().is_none_or(|current| self.end + whole + BLOCK_BYTES > current.len) {
             self.begin_segment(whole)?;
         }
+        self.note_begun()?;
         let head = self.group_head(batch.len(), batch.records(), batch.crc());
         let bytes = batch.finish(&head);
         let (current, name) = self.current();
@@ -534,6 +539,24 @@ impl<D: Disk> Journal<D> {
         self.segments.push_back(Segment { number, positions: head.positions, whole: false });
         self.current = Some(Current { file, len, reused });
         self.end = BLOCK_BYTES;
+        Ok(())
+    }
+
+    /// Has the disk's identity say where this life began to write, before anything that it writes counts: without that segment the disk has
+    /// [forgotten](highwater_core::evidence). Its head is durable, so what is said is true.
+    fn note_begun(&mut self) -> Result<(), JournalError> {
+        if self.noted {
+            return Ok(());
+        }
+        let first = self.segments.back().expect("a segment was begun").number;
+        Identity::note_begun(&self.disk, first).map_err(|error| match error {
+            IdentityError::Disk { what, error } => full_or(error, BLOCK_BYTES, "identity", what),
+            error => {
+                let (file, what) = ("identity".into(), "note in it that the journal has begun:");
+                JournalError::Failed { file, what, error: error.to_string() }
+            }
+        })?;
+        self.noted = true;
         Ok(())
     }
 
@@ -591,7 +614,7 @@ impl<D: Disk> Journal<D> {
             Some(current) => current.file,
             None => match self.disk.open(&name) {
                 // It keeps the room until nobody needs it: the next segment is there already, and must not be begun twice.
-                Err(error) if lacks_descriptor(&error) => return Ok(()),
+                Err(error) if lacks_descriptor(&error) || lacks_for_now(&error) => return Ok(()),
                 file => file.map_err(failed(&name, "open"))?,
             },
         };

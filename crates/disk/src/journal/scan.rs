@@ -189,6 +189,23 @@ pub fn segments(disk: &impl Disk) -> Result<Vec<u64>, JournalError> {
     Ok(numbers)
 }
 
+/// Number of the last segment that was begun, by the files' heads alone: one that is only reserved has none, and nothing behind it.
+///
+/// # Errors
+/// [`Unreadable`](JournalError::Unreadable), [`Format`](JournalError::Format).
+pub fn last_begun<D: Disk>(disk: &D) -> Result<Option<u64>, JournalError> {
+    for number in segments(disk)?.into_iter().rev() {
+        let name = segment_name(number);
+        let file = disk.open(&name).map_err(unreadable(&name))?;
+        let mut segment = Segment::new(number, &file)?;
+        // A head that is damaged is a matter of the journal's own.
+        if segment.head()?.is_some() || segment.later_group(0, 0, None)?.is_some() {
+            return Ok(Some(number));
+        }
+    }
+    Ok(None)
+}
+
 pub(super) fn scan<D: Disk>(
     disk: &D,
     each: &mut dyn FnMut(Record<'_>) -> ControlFlow<()>,

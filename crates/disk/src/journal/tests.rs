@@ -591,7 +591,7 @@ fn a_file_that_was_cut_is_called_cut() {
 }
 
 /// Once a node had no descriptor left, the journal's next file was the end of the node. Whatever opens a file may fail so, and is tried again:
-/// at each of the calls that can, once and several times in a row.
+/// at each of the calls that can, once and several times in a row. So is what fails for want of memory, and because a signal came.
 #[test]
 fn a_process_without_descriptors_harms_nothing_and_goes_on_once_it_has_some() {
     const ROUNDS: u8 = 9;
@@ -611,7 +611,10 @@ fn a_process_without_descriptors_harms_nothing_and_goes_on_once_it_has_some() {
         let mut journal = loop {
             match open_with(disk, options(2)) {
                 Ok((journal, ..)) => break journal,
-                Err(error) => assert!(error.to_string().contains("os error 24"), "{error}"),
+                Err(error) => {
+                    let known = ["os error 24", "os error 12", "os error 4)"];
+                    assert!(known.iter().any(|known| error.to_string().contains(known)), "{error}");
+                }
             }
         };
         journal.reclaim(2);
@@ -651,9 +654,11 @@ fn a_process_without_descriptors_harms_nothing_and_goes_on_once_it_has_some() {
     let expected = open(&calm).0.synced().to_vec();
     let mut failed = 0;
     for at in 0..150 {
-        for in_a_row in [1, 3] {
+        for (fault, in_a_row) in
+            [(Fault::NoDescriptor, 1), (Fault::NoDescriptor, 3), (Fault::NoMemory, 2), (Fault::Signal, 2)]
+        {
             let disk = disk_with_one();
-            (0..in_a_row).for_each(|more| disk.inject(Fault::NoDescriptor, at + more));
+            (0..in_a_row).for_each(|more| disk.inject(fault, at + more));
             failed += work(&disk);
             disk.heal();
             disk.crash();
@@ -663,5 +668,5 @@ fn a_process_without_descriptors_harms_nothing_and_goes_on_once_it_has_some() {
             assert_eq!(last.2, [ROUNDS; 3000], "at {at}");
         }
     }
-    assert!(failed > 100, "{failed} calls failed");
+    assert!(failed > 200, "{failed} calls failed");
 }

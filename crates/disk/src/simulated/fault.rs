@@ -22,6 +22,10 @@ pub enum Fault {
     FailNames,
     /// A call that opens something (a file, a new one, the list of names) fails for want of a descriptor (EMFILE), and has no effect.
     NoDescriptor,
+    /// The same for want of memory (ENOMEM).
+    NoMemory,
+    /// The same because a signal came (EINTR).
+    Signal,
     /// A sync of the names fails (EIO); what becomes of the names is as with [`FailSync`](Fault::FailSync).
     FailSyncNames,
 }

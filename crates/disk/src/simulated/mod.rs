@@ -379,7 +379,12 @@ impl State {
     }
 
     fn open_something(&mut self) -> io::Result<()> {
-        if self.faults.befalls(Fault::NoDescriptor) { Err(no_descriptor()) } else { Ok(()) }
+        for (fault, number) in [(Fault::NoDescriptor, 24), (Fault::NoMemory, 12), (Fault::Signal, 4)] {
+            if self.faults.befalls(fault) {
+                return Err(io::Error::from_raw_os_error(number));
+            }
+        }
+        Ok(())
     }
 
     fn contents(&mut self, file: u64) -> &mut Contents {
@@ -419,10 +424,6 @@ fn full() -> io::Error {
 }
 
 /// EMFILE, as a system reports it.
-fn no_descriptor() -> io::Error {
-    io::Error::from_raw_os_error(24)
-}
-
 fn power_failed() -> io::Error {
     io::Error::other("the simulated power failed")
 }

@@ -85,6 +85,12 @@ highwater_core::bugs! {
         shows: Darkened,
         within: 2000,
     }
+    LostNamesIgnored = "lost-names-ignored" {
+        mistake: "a host goes on as the node that it was though its journal's files are gone and its identity is there",
+        breaks: "its promises and what it accepted are forgotten, and it votes: with Rolis the others know better",
+        shows: Nameless,
+        within: 2000,
+    }
     HomeProposes = "home-proposes" {
         mistake: "a home ends the stamp of a client that is gone by a proposal of its own in view 0",
         breaks: "two proposals of one view: the client's may be decided, too",

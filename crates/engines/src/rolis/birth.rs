@@ -17,14 +17,22 @@ pub struct Birth {
     hello_at: Nanos,
     /// Who said that the cluster lives, while this node knows of no membership.
     living_cluster: Option<NodeId>,
-    /// This node's disk holds data of a cluster, though it does not say who votes in it.
+    /// This node's disk holds data of a cluster, though it does not say who votes in it, or held some in an earlier life.
     has_a_past: bool,
+    /// Nothing is left of it.
+    forgot: bool,
 }
 
 /// How often a node without a membership greets.
 const HELLO_EVERY: Nanos = 100_000_000;
 
 impl Birth {
+    /// Of a node that has met nobody. `forgot`: an earlier life of it was part of a cluster, and nothing is left of that. It greets as one that
+    /// knows of the cluster, so that none is born with it or without it.
+    pub fn with_a_past(forgot: bool) -> Birth {
+        Birth { has_a_past: forgot, forgot, ..Birth::default() }
+    }
+
     /// A peer is gone.
     pub fn peer_down(&mut self, peer: NodeId) {
         self.unborn.retain(|voter| voter.node != peer);
@@ -108,6 +116,10 @@ impl Birth {
     pub fn what_is_missing(&self, desk: &Desk) -> String {
         if let Some(peer) = self.living_cluster {
             return format!("waiting for the leader of the living cluster that node {} knows of", peer.0);
+        }
+        if self.forgot {
+            return "waiting for a node of its cluster that still has the data: this node has lost what it had, and founds no other one. If                     no node has them, restore a backup, or move the folders of all away"
+                .into();
         }
         let missing: Vec<String> = self.missing(desk).iter().map(|node| format!("node {}", node.0)).collect();
         format!(

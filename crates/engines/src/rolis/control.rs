@@ -54,6 +54,8 @@ pub enum ControlMessage {
     LearnerReady,
     /// How my disk is: does anybody know that it should be newer?
     Disk(DiskWord),
+    /// The same of the newest start alone, as the first builds say it: to those who say it so.
+    DiskInShort(DiskWord),
     /// The answer, of a voter: what it knows of the disk of the node that it answers.
     DiskJudged {
         /// In which start of its process that node asked.
@@ -115,8 +117,12 @@ impl ControlMessage {
             ControlMessage::CopyFinished { copy } => tagged(&mut out, 6, *copy),
             ControlMessage::LearnerReady => out.push(7),
             ControlMessage::Disk(word) => {
-                out.push(20);
+                out.push(22);
                 word.encode(&mut out);
+            }
+            ControlMessage::DiskInShort(word) => {
+                out.push(20);
+                word.encode_short(&mut out);
             }
             ControlMessage::DiskJudged { start, stale } => {
                 tagged(&mut out, 21, *start);
@@ -169,7 +175,8 @@ impl ControlMessage {
                 disk_low: reader.u8()? != 0,
             }),
             9 => ControlMessage::HandOver(HandOverMessage::decode(&mut reader)?),
-            20 => ControlMessage::Disk(DiskWord::decode(&mut reader)?),
+            20 => ControlMessage::DiskInShort(DiskWord::decode_short(&mut reader)?),
+            22 => ControlMessage::Disk(DiskWord::decode(&mut reader)?),
             21 => ControlMessage::DiskJudged { start: reader.u64()?, stale: reader.u8()? != 0 },
             11 => ControlMessage::Store { complete: reader.u8()? != 0 },
             10 => ControlMessage::Membership(Members::decode(&mut reader)?),
@@ -187,7 +194,10 @@ fn tagged(out: &mut Vec<u8>, tag: u8, copy: u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use highwater_consensus::Voter;
+    use highwater_core::evidence::{Start, Starts};
     use highwater_core::{Incarnation, NodeId};
 
     use super::super::handover::Word;
@@ -198,6 +208,7 @@ mod tests {
         let starts = vec![EntryIndex(3), EntryIndex(9)];
         let voter = Voter { node: NodeId(0), incarnation: Incarnation(7) };
         let members = Members::new(Epoch(2), vec![voter]);
+        let start = Start { number: 5, had: 6 };
         for message in [
             ControlMessage::Hello { born: true },
             ControlMessage::CopyRequest { copy: 1 },
@@ -212,7 +223,11 @@ mod tests {
             ControlMessage::CopyFinished { copy: 1 },
             ControlMessage::LearnerReady,
             ControlMessage::HandOver(HandOverMessage { epoch: Epoch(3), word: Word::ICould { held: 7 } }),
-            ControlMessage::Disk(DiskWord { start: 1, generation: 2, had: 3, synced: 4 }),
+            ControlMessage::Disk(DiskWord { starts: Arc::new(Starts::new(2, vec![start; 2])), synced: 4 }),
+            ControlMessage::DiskInShort(DiskWord {
+                starts: Arc::new(Starts::new(2, vec![start])),
+                synced: 4,
+            }),
             ControlMessage::DiskJudged { start: 1, stale: true },
             ControlMessage::Memory(Told { number: 1, budget: 2, used: 3, transaction: 4, disk_low: true }),
             ControlMessage::Store { complete: true },

@@ -175,6 +175,12 @@ highwater_core::bugs! {
         shows: Restored,
         within: 2000,
     }
+    UnheardStartsCount = "unheard-starts-count" {
+        mistake: "a disk is judged by how often it was started and how much is on it, not by which starts those were",
+        breaks: "an older copy passes once it was started without being heard, and votes without what it accepted",
+        shows: Unheard,
+        within: 2000,
+    }
     LevelRaisedEarly = "level-raised-early" {
         mistake: "a leader raises the level in use once a majority of the members can read it",
         breaks: "a member that runs an older build is cut off for good: nobody may send it anything any more",

@@ -1,13 +1,13 @@
 //! What a node knows of the others' disks: whether one that comes back has all that it told to be durable.
 //!
-//! A disk never loses what was synced. So what a node told before, it still has when its process starts again, and each start has a
-//! number of its own, one more than the one before. A folder that was restored from an older copy breaks one or the other. Who notices
-//! says so, and the node begins another life: what it once promised and accepted is not on that disk.
+//! The half of the [evidence](highwater_core::evidence) that others keep. Who comes back tells its starts, and how far its disk is synced;
+//! who met it in one of them compares, and says so if the disk cannot be what became of that: then the node begins another life, for what
+//! it once promised and accepted is not on that disk.
 //!
 //! | the copy was taken | noticed by whoever |
 //! |---|---|
 //! | before the node's last start | met the node in that start, and has since kept its own disk or process |
-//! | since the node's last start | heard how far the disk was synced later than that, and whose process has run since |
+//! | since the node's last start | heard how far the disk was synced later than that, and whose process has run since, or who has noted it down |
 //!
 //! Invariant: a node that comes back with a disk takes part in nothing before a majority of the voters, itself among them, has said that
 //! it knows nothing against that disk. The voters are those of the newest membership that it was told of: who was removed while it was
@@ -15,24 +15,22 @@
 //! this node, by a majority of its members, and they hold what was decided before and have promised as much.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_consensus::{Members, Quorums, Voter};
 use highwater_core::codec::{Malformed, Reader};
+use highwater_core::evidence::{self, Known, Start, Starts};
 use highwater_core::{Incarnation, NodeId};
 
 use super::hooks;
 use crate::seam::DiskState;
 
 /// What a node says of its disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskWord {
-    /// Which start of its process it is: drawn at random.
-    pub start: u64,
-    /// Starts on this disk, this one included.
-    pub generation: u64,
-    /// Bytes that the disk had when the process started.
-    pub had: u64,
+    /// Starts on this disk, this one the newest, with the bytes that it had at each.
+    pub starts: Arc<Starts>,
     /// Bytes that it surely has by now.
     pub synced: u64,
 }
@@ -40,11 +38,15 @@ pub struct DiskWord {
 /// In front of what a controller writes of others' disks; where it writes a membership stands an epoch that there will never be.
 const RECORD: u64 = u64::MAX;
 
+/// How far another's disk is synced is noted down when it has become so many bytes more: so much of a folder that is copied while its node
+/// runs may be told to nobody who remembers it. Many times what noting it takes of this node's own disk, which is noted by others.
+const NOTE_EVERY_BYTES: u64 = 4096;
+
 /// What this node heard, and what others said of its own disk.
 #[derive(Debug, Default)]
 pub struct Witness {
-    /// The last start of each life that was met.
-    known: BTreeMap<Voter, DiskWord>,
+    /// The last start of each life that was met, and how far its disk was synced when that was last noted down.
+    known: BTreeMap<Voter, (Known, u64)>,
     /// This process started with what an earlier one wrote, and must be cleared.
     came_back: bool,
     /// Who knows nothing against its disk.
@@ -63,22 +65,27 @@ impl Witness {
         !self.came_back || self.cleared
     }
 
-    /// Takes what a node says of its disk: whether the disk is older than what that node once told, and whether the start is news, to be
-    /// written.
-    pub fn hear(&mut self, from: Voter, word: DiskWord) -> Heard {
-        let Some(known) = self.known.get_mut(&from) else {
-            self.known.insert(from, word);
+    /// Takes what a node says of its disk: whether the disk is older than what that node once told, and whether there is news, to be
+    /// [written](Witness::record).
+    pub fn hear(&mut self, from: Voter, word: &DiskWord) -> Heard {
+        let Some(Start { number: start, had: _ }) = word.starts.newest() else { return Heard::Known };
+        let now = Known { start, generation: word.starts.generation(), synced: word.synced };
+        let Some((known, noted)) = self.known.get_mut(&from) else {
+            self.known.insert(from, (now, now.synced));
             return Heard::News;
         };
-        if known.start == word.start {
+        if known.start == start {
             known.synced = known.synced.max(word.synced);
-            return Heard::Known;
+            if known.synced < *noted + NOTE_EVERY_BYTES {
+                return Heard::Known;
+            }
+            *noted = known.synced;
+            return Heard::News;
         }
-        let goes_on = word.generation > known.generation && word.had >= known.synced;
-        if !goes_on && !hooks::believes_old_disks() {
+        if !goes_on(*known, &word.starts) && !hooks::believes_old_disks() {
             return Heard::Stale;
         }
-        *known = word;
+        (*known, *noted) = (now, now.synced);
         Heard::News
     }
 
@@ -91,18 +98,15 @@ impl Witness {
         self.cleared
     }
 
-    /// A record of what was heard of a life's start.
-    pub fn record(voter: Voter, word: DiskWord) -> Bytes {
-        let mut out = RECORD.to_le_bytes().to_vec();
-        out.push(voter.node.0);
-        out.extend_from_slice(&voter.incarnation.0.to_le_bytes());
-        word.encode(&mut out);
-        out.into()
+    /// A record of what was heard of a life.
+    pub fn record(&self, voter: Voter) -> Bytes {
+        let (known, _) = self.known.get(&voter).copied().unwrap_or_default();
+        record(voter, known)
     }
 
     /// All that was heard, to be written anew: what was written before is about to be dropped.
     pub fn records(&self) -> Vec<Bytes> {
-        self.known.iter().map(|(voter, word)| Witness::record(*voter, *word)).collect()
+        self.known.iter().map(|(voter, (known, _))| record(*voter, *known)).collect()
     }
 
     /// Takes such a record; whether it was one.
@@ -115,19 +119,37 @@ impl Witness {
             return Ok(false);
         }
         let voter = Voter { node: NodeId(reader.u8()?), incarnation: Incarnation(reader.u64()?) };
-        let word = DiskWord::decode(&mut reader)?;
+        let (start, generation, _had, synced) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
         if !reader.is_empty() {
             return Err(Malformed("length of a record of a disk"));
         }
-        self.known.insert(voter, word);
+        self.known.insert(voter, (Known { start, generation, synced }, synced));
         Ok(true)
     }
+}
+
+/// `RECORD | node u8 | incarnation u64 | start u64 | generation u64 | zero u64 | synced u64`; in place of the zero the first builds wrote
+/// what the disk had when that start began.
+fn record(voter: Voter, Known { start, generation, synced }: Known) -> Bytes {
+    let mut out = RECORD.to_le_bytes().to_vec();
+    out.push(voter.node.0);
+    out.extend_from_slice(&voter.incarnation.0.to_le_bytes());
+    [start, generation, 0, synced].iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    out.into()
+}
+
+fn goes_on(known: Known, starts: &Starts) -> bool {
+    if hooks::counts_starts_only() {
+        let newest = starts.newest().into_iter().collect();
+        return evidence::goes_on(known, &Starts::new(starts.generation(), newest));
+    }
+    evidence::goes_on(known, starts)
 }
 
 /// What a node's word about its disk means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// A start that was not met before.
+    /// A start that was not met before, or one whose disk has come further than what was noted down.
     News,
     /// The start that was met before.
     Known,
@@ -137,26 +159,38 @@ pub enum Heard {
 
 impl DiskWord {
     /// Of this node's own disk; `None` if it has none.
-    pub fn of(state: DiskState) -> Option<DiskWord> {
-        let DiskState { start, generation, had, synced, low: _ } = state;
-        (generation > 0).then_some(DiskWord { start, generation, had, synced })
+    pub fn of(state: &DiskState) -> Option<DiskWord> {
+        let DiskState { starts, synced, low: _ } = state;
+        (starts.generation() > 0).then(|| DiskWord { starts: starts.clone(), synced: *synced })
     }
 
-    /// Four words, little endian.
+    /// The starts, then `synced u64`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        for word in [self.start, self.generation, self.had, self.synced] {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
+        self.starts.encode(out);
+        out.extend_from_slice(&self.synced.to_le_bytes());
     }
 
     /// Reads what [`encode`](DiskWord::encode) wrote.
     pub fn decode(reader: &mut Reader<'_>) -> Result<DiskWord, Malformed> {
-        Ok(DiskWord {
-            start: reader.u64()?,
-            generation: reader.u64()?,
-            had: reader.u64()?,
-            synced: reader.u64()?,
-        })
+        Ok(DiskWord { starts: Arc::new(Starts::decode(reader)?), synced: reader.u64()? })
+    }
+
+    /// As the first builds say it, of the newest start alone: `start u64 | generation u64 | had u64 | synced u64`.
+    pub fn encode_short(&self, out: &mut Vec<u8>) {
+        let Start { number, had } = self.starts.newest().unwrap_or_default();
+        for word in [number, self.starts.generation(), had, self.synced] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    /// Reads what [`encode_short`](DiskWord::encode_short) wrote.
+    pub fn decode_short(reader: &mut Reader<'_>) -> Result<DiskWord, Malformed> {
+        let (number, generation, had, synced) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
+        if generation == 0 {
+            return Err(Malformed("start of a disk"));
+        }
+        let starts = Arc::new(Starts::new(generation, vec![Start { number, had }]));
+        Ok(DiskWord { starts, synced })
     }
 }
 
@@ -170,48 +204,69 @@ mod tests {
         Voter { node: NodeId(node), incarnation: Incarnation(u64::from(node) + 50) }
     }
 
-    fn word(start: u64, generation: u64, had: u64, synced: u64) -> DiskWord {
-        DiskWord { start, generation, had, synced }
+    /// Of a disk with starts 1, 2, .. that had 100, 200, .. bytes, the last of these another number.
+    fn word(generation: u64, start: u64, synced: u64) -> DiskWord {
+        let start = |at| Start { number: if at == generation { start } else { at }, had: 100 * at };
+        DiskWord { starts: Arc::new(Starts::new(generation, (1..=generation).map(start).collect())), synced }
     }
 
     #[test]
-    fn an_older_disk_is_recognised_by_its_generation_or_by_what_it_lacks() {
+    fn an_older_disk_is_recognised_by_its_starts_or_by_what_it_lacks() {
         let mut witness = Witness::default();
-        assert_eq!(witness.hear(voter(1), word(7, 3, 100, 100)), Heard::News);
-        assert_eq!(witness.hear(voter(1), word(7, 3, 100, 160)), Heard::Known);
-        assert_eq!(
-            witness.hear(voter(1), word(8, 3, 100, 100)),
-            Heard::Stale,
-            "copied before the last start"
-        );
-        assert_eq!(witness.hear(voter(1), word(8, 2, 90, 90)), Heard::Stale);
-        assert_eq!(
-            witness.hear(voter(1), word(8, 4, 159, 159)),
-            Heard::Stale,
-            "copied since, and it told more"
-        );
-        assert_eq!(witness.hear(voter(1), word(8, 4, 160, 160)), Heard::News);
-        assert_eq!(
-            witness.hear(voter(1), word(7, 3, 100, 160)),
-            Heard::Stale,
-            "a late word of a start that is over"
-        );
-        assert_eq!(witness.hear(voter(2), word(1, 1, 0, 0)), Heard::News);
+        assert_eq!(witness.hear(voter(1), &word(3, 3, 300)), Heard::News);
+        assert_eq!(witness.hear(voter(1), &word(3, 3, 400)), Heard::Known);
+        assert_eq!(witness.hear(voter(1), &word(3, 33, 900)), Heard::Stale, "copied before the last start");
+        assert_eq!(witness.hear(voter(1), &word(2, 2, 900)), Heard::Stale);
+        let mut often = (*word(3, 33, 0).starts).clone();
+        (0..20).for_each(|more| often.push(Start { number: 70 + more, had: 900 }));
+        let often = DiskWord { starts: Arc::new(often), synced: 900 };
+        assert_eq!(witness.hear(voter(1), &often), Heard::Stale, "the same, and started again and again");
+        assert_eq!(witness.hear(voter(1), &word(4, 4, 400)), Heard::News);
+        assert_eq!(witness.hear(voter(1), &word(4, 4, 501)), Heard::Known);
+        assert_eq!(witness.hear(voter(1), &word(5, 5, 900)), Heard::Stale, "copied since, and it told more");
+        assert_eq!(witness.hear(voter(1), &word(6, 6, 900)), Heard::Stale, "and started once more");
+        assert_eq!(witness.hear(voter(1), &word(3, 3, 900)), Heard::Stale, "late, of a start that is over");
+        assert_eq!(witness.hear(voter(2), &word(1, 1, 0)), Heard::News);
     }
 
     #[test]
     fn what_was_heard_is_remembered() {
         let (mut before, mut after) = (Witness::default(), Witness::default());
-        before.hear(voter(1), word(7, 3, 100, 100));
-        let record = Witness::record(voter(1), word(7, 3, 100, 100));
+        before.hear(voter(1), &word(3, 3, 100));
+        let record = before.record(voter(1));
         assert_eq!(after.recover(&record), Ok(true));
-        assert_eq!(after.hear(voter(1), word(9, 3, 100, 100)), Heard::Stale);
+        assert_eq!(after.hear(voter(1), &word(3, 33, 100)), Heard::Stale);
         let mut members = Vec::new();
         Members::new(Epoch(4), vec![voter(0)]).encode(&mut members);
         assert_eq!(after.recover(&members.into()), Ok(false));
         for len in 8..record.len() {
             assert!(after.recover(&record.slice(..len)).is_err());
         }
+    }
+
+    /// Else a copy of a running node, put back after a power cut of all, is told nothing by those who were told all along.
+    #[test]
+    fn how_far_a_disk_is_synced_is_noted_down_now_and_then() {
+        let mut before = Witness::default();
+        before.hear(voter(1), &word(3, 3, 300));
+        assert_eq!(before.hear(voter(1), &word(3, 3, 300 + NOTE_EVERY_BYTES - 1)), Heard::Known);
+        assert_eq!(before.hear(voter(1), &word(3, 3, 300 + NOTE_EVERY_BYTES)), Heard::News);
+        assert_eq!(before.hear(voter(1), &word(3, 3, 300 + NOTE_EVERY_BYTES + 1)), Heard::Known);
+        let mut after = Witness::default();
+        assert_eq!(after.recover(&before.record(voter(1))), Ok(true));
+        assert_eq!(after.hear(voter(1), &word(4, 4, 9_999)), Heard::Stale, "at its start it had less");
+    }
+
+    #[test]
+    fn words_of_either_form_are_read_back() {
+        let word = word(9, 77, 1234);
+        let (mut long, mut short) = (Vec::new(), Vec::new());
+        word.encode(&mut long);
+        word.encode_short(&mut short);
+        assert_eq!(DiskWord::decode(&mut Reader::new(&long)), Ok(word.clone()));
+        let known = DiskWord::decode_short(&mut Reader::new(&short)).unwrap();
+        assert_eq!((known.starts.generation(), known.starts.newest()), (9, word.starts.newest()));
+        assert!(DiskWord::decode_short(&mut Reader::new(&[0; 32])).is_err(), "there was no start");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod status;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use highwater_core::evidence::Starts;
 use highwater_core::{Incarnation, Level, Levels, NodeId, Signature, Timestamp};
 use highwater_store::Store;
 
@@ -149,19 +150,22 @@ pub trait Worker: Send {
 }
 
 /// How a replica's disk is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskState {
     /// It is about to be full. What is written still becomes durable, but there is little room for more: an engine that goes on writing
     /// is held up when that is used up.
     pub low: bool,
-    /// Starts of a process on this disk, this one included; 0 without a disk.
-    pub generation: u64,
-    /// This start, by a number that no other has.
-    pub start: u64,
-    /// Bytes of records, of all writers and lives, that it had when the process started.
-    pub had: u64,
+    /// Starts of a process on this disk, this one the newest; none without a disk. It is durable that this one is among them.
+    pub starts: Arc<Starts>,
     /// Bytes that are durable by now.
     pub synced: u64,
+}
+
+impl DiskState {
+    /// This start, by a number that no other has; 0 without a disk.
+    pub fn start(&self) -> u64 {
+        self.starts.newest().map_or(0, |start| start.number)
+    }
 }
 
 /// What a controller's turn hands out.

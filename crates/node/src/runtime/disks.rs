@@ -34,11 +34,6 @@ impl<D: Disk<File: Send> + Clone> Disks<D> {
         shared: &Arc<Shared>,
         controller: &mut dyn Controller,
     ) -> Result<Disks<D>, NodeError> {
-        // Chosen before anything is told: nobody may take one start for another.
-        let start = getrandom::u64().map_err(|error| NodeError::System {
-            what: "draw a start's number from the system's random numbers",
-            error: error.into(),
-        })?;
         let woken = Arc::downgrade(shared);
         let wake = move |writer| woken.upgrade().into_iter().for_each(|shared| shared.wake_writer(writer));
         let queues = Arc::new(JournalQueues::new(config.cluster.workers + 1, wake));
@@ -60,7 +55,7 @@ impl<D: Disk<File: Send> + Clone> Disks<D> {
             }
             _ => journal,
         };
-        queues.begin(storage.generation, start);
+        queues.begin(storage.starts);
         controller.set_disk(queues.disk_state());
         let rules = CheckpointRules {
             incarnation: incarnation.0,

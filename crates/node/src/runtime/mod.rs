@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 
 use core_affinity::CoreId;
 use highwater_core::{Clock, Incarnation, Levels, Library, NodeId, Speaks};
-use highwater_disk::Disk;
+use highwater_disk::{Disk, stale};
 use highwater_engines::Replica;
 use signal_hook::consts::SIGXFSZ;
 
@@ -32,6 +32,7 @@ use crate::resp::Callables;
 use crate::resp::{Door, modules::compiler::Compiler};
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
+use crate::storage::recovery::ThisStart;
 use crate::storage::{DataDirectory, StartProgress, Storage, owner, recovery};
 use crate::tls::{Keys, PeerLock};
 use crate::transport::accounts::TIMEOUTS_PER_LOOK;
@@ -63,13 +64,19 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     let handler = signal_hook::flag::register(SIGXFSZ, ignored);
     handler.map_err(system("take a signal"))?;
     loop {
-        let Some((node, start)) = run_once(&config, &NodeLibrary, &asked)? else {
-            tracing::info!("ended, as asked, before it served");
-            return Ok(());
+        let (node, start) = match run_once(&config, &NodeLibrary, &asked) {
+            Ok(Some(begun)) => begun,
+            Ok(None) => {
+                tracing::info!("ended, as asked, before it served");
+                return Ok(());
+            }
+            // The folder is marked: opened again, it begins another life.
+            Err(NodeError::StaleDisk) => continue,
+            Err(error) => return Err(error),
         };
         let shared = node.shared.clone();
         match node.wait() {
-            Err(NodeError::StaleDisk) => recovery::set_aside(&config)?,
+            Err(NodeError::StaleDisk) => recovery::mark_stale(&config)?,
             Ok(()) if config.cluster.durability.level().has_disk() && shared.all_is_on_disk() => {
                 return recovery::end_in_order(&config, start);
             }
@@ -89,7 +96,7 @@ fn run_once<L: Library>(
     config: &Config,
     library: &L,
     asked: &Arc<Asked>,
-) -> Result<Option<(Node, u64)>, NodeError> {
+) -> Result<Option<(Node, ThisStart)>, NodeError> {
     owner::check(config)?;
     let fresh = fresh_incarnation()?;
     let progress = Arc::new(StartProgress::until(asked.ends.clone()));
@@ -104,11 +111,12 @@ fn run_once<L: Library>(
         Err(_) if asked.to_end() => return Ok(None),
         starting => starting?,
     };
-    let start = files.as_ref().map_or(0, |files| files.identity.generation);
+    let start = files.as_ref().map(|files| files.start).unwrap_or_default();
     // Who comes back with its disk is who it was.
     let incarnation = files.as_ref().map_or(fresh, |files| files.identity.incarnation);
     let mut options = config.options(incarnation);
     options.forgets = files.as_ref().is_some_and(|files| files.forgets);
+    options.has_a_past = files.as_ref().is_some_and(|files| files.identity.past);
     announce_memory(&options);
     let (clock, why) = Clock::chosen(config.clock())
         .map_err(|why| ConfigError(format!("store.clock is \"tsc\", but {why}")))?;
@@ -218,7 +226,7 @@ pub struct Opened {
     /// The running replica.
     pub node: Node,
     config: Config,
-    start: u64,
+    start: ThisStart,
 }
 
 impl Opened {
@@ -240,11 +248,18 @@ impl Node {
     /// places, and more behind them. Logging, signals and the process's limits are the program's business.
     ///
     /// # Errors
-    /// As [`run`]'s. With [`NodeError::StaleDisk`] a running one may end, too: opened again, it begins another life.
+    /// As [`run`]'s. With [`NodeError::StaleDisk`] a running one may end, too: its folder says so from then on, and opened again, by this
+    /// process or by a later one, it begins another life.
     pub fn open<L: Library>(config: &Config, library: &L) -> Result<Opened, NodeError> {
         config.validate()?;
         let asked = Arc::new(Asked::take(Signals::Leave).map_err(system("create a pipe"))?);
-        let begun = run_once(config, library, &asked)?;
+        let begun = loop {
+            match run_once(config, library, &asked) {
+                // The folder is marked: opened again, it begins another life.
+                Err(NodeError::StaleDisk) => {}
+                begun => break begun?,
+            }
+        };
         let (node, start) = begun.expect("nobody asks it to end before it has begun");
         Ok(Opened { node, config: config.clone(), start })
     }
@@ -450,7 +465,11 @@ impl Node {
             node.spawn("journal".into(), move || journal.run(|| shared.stopping()))?;
             let shared = node.shared.clone();
             node.spawn("folder".into(), move || {
-                watch.run(|| shared.stopping());
+                let disk = watch.run(|| shared.stopping());
+                if shared.disk_is_stale() {
+                    // Whoever opens it next has to know, be it another process.
+                    stale::mark(&disk)?;
+                }
                 Ok(())
             })?;
             let shared = node.shared.clone();

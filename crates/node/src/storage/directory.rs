@@ -11,7 +11,8 @@ use highwater_disk::{Disk, DiskFile};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstatfs, fstatvfs, statvfs};
 use rustix::io::Errno;
 
-/// Locked for as long as a process has the directory.
+/// Locked for as long as a process has the directory, as the directory itself is: builds before that lock knew no other, and some file
+/// systems lock no directories. A file can be removed, and the next process would make, and lock, another one.
 const LOCK: &str = "lock";
 
 /// A directory that this process has for itself, or may only read. Clones are the same one; the lock goes with the last of them.
@@ -23,7 +24,7 @@ pub struct DataDirectory {
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    /// To sync names by.
+    /// To sync names by; locked as long as `lock` is.
     directory: File,
     /// Held for life; `None` if the directory is only read.
     lock: Option<File>,
@@ -77,7 +78,8 @@ impl DataDirectory {
         let lock =
             OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path.join(LOCK));
         let lock = lock.map_err(unusable("lock"))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        match lock_directory(&directory).and_then(|()| flock(&lock, FlockOperation::NonBlockingLockExclusive))
+        {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(DirectoryError::Locked { path }),
             Err(error) => return Err(unusable("lock")(error.into())),
@@ -106,6 +108,11 @@ impl DataDirectory {
     /// The system's.
     pub fn is_locked(&self) -> io::Result<bool> {
         if self.inner.lock.is_some() {
+            return Ok(true);
+        }
+        // Opened anew: what is found free is let go of again at once.
+        let opened = File::open(&self.inner.path)?;
+        if flock(&opened, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK) {
             return Ok(true);
         }
         let lock = match File::open(self.file(LOCK)) {
@@ -143,6 +150,17 @@ impl DataDirectory {
 
     fn check_writable(&self) -> io::Result<()> {
         if self.inner.lock.is_none() { Err(io::ErrorKind::ReadOnlyFilesystem.into()) } else { Ok(()) }
+    }
+}
+
+/// Locks the directory itself, where the file system does: on NFS a lock wants a file that is open to be written. The file's lock is there
+/// in any case.
+fn lock_directory(directory: &File) -> rustix::io::Result<()> {
+    match flock(directory, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::BADF | Errno::INVAL | Errno::ISDIR | Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOLCK) => {
+            Ok(())
+        }
+        locked => locked,
     }
 }
 
@@ -440,6 +458,24 @@ mod tests {
         drop(clone);
         assert!(!reader.is_locked().unwrap());
         DataDirectory::open(&path).unwrap();
+    }
+
+    /// People remove the file when they are told that another process has locked the folder.
+    #[test]
+    fn a_directory_stays_one_process_s_though_the_file_lock_is_removed_or_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = DataDirectory::open(folder.path()).unwrap();
+        let lock = folder.path().join(LOCK);
+        for replaced in [false, true] {
+            fs::remove_file(&lock).unwrap();
+            if replaced {
+                fs::write(&lock, b"").unwrap();
+            }
+            assert!(matches!(DataDirectory::open(folder.path()), Err(DirectoryError::Locked { .. })));
+            assert!(DataDirectory::read_only(folder.path()).unwrap().is_locked().unwrap());
+        }
+        drop(directory);
+        DataDirectory::open(folder.path()).unwrap();
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use highwater_core::evidence::Begun;
 use highwater_core::limits::CHUNK_BYTES;
 use highwater_core::threads::share_out;
 use highwater_core::{Incarnation, NodeId, Timestamp};
@@ -117,12 +118,9 @@ impl Founding {
         let preamble = Preamble { incarnation: voter.incarnation.0, positions: none };
         write_checkpoint(directory, store, moment, workers, [preamble.encode(), engine].concat())
             .map_err(|error| error.to_string())?;
-        let identity = Identity {
-            cluster: self.cluster.clone(),
-            node: voter.node,
-            incarnation: voter.incarnation,
-            generation: 0,
-        };
+        // The journal was written before: without it there is nothing to go on from.
+        let begun = Begun::Segment(1);
+        let identity = Identity { begun, ..Identity::new(&self.cluster, voter.node, voter.incarnation) };
         identity.write(directory).map_err(|error| error.to_string())
     }
 }

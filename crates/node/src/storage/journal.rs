@@ -14,7 +14,7 @@
 //! (But for a node that copies the state: it has none to scan before it has caught up, and catches up with what it has synced.)
 //! The published checkpoint gives back the journal before it.
 //!
-//! Two other troubles are waited out like a full disk, and said in the status: no file descriptor is left for the next file; and the folder
+//! Two other troubles are waited out like a full disk, and said in the status: no file descriptor, or no memory, is left for the next file; and the folder
 //! is [not the one](super::watch) that a later start would find, where a sync makes nothing durable that counts.
 
 use std::io;
@@ -204,10 +204,17 @@ impl<D: Disk> JournalThread<D> {
 
     /// Waits for a descriptor, and says so.
     fn starve(&mut self, error: JournalError) {
-        let words = format!(
-            "{error}: no file descriptor is left for the journal, and it is tried again until there is one; raise the limit \
-             (ulimit -n, LimitNOFILE=)"
-        );
+        let words = match error {
+            JournalError::NoDescriptor { descriptor: false, .. } => {
+                format!(
+                    "{error}: the journal cannot open its next file for now, and tries again until it can"
+                )
+            }
+            _ => format!(
+                "{error}: no file descriptor is left for the journal, and it is tried again until there is one; raise the limit \
+                 (ulimit -n, LimitNOFILE=)"
+            ),
+        };
         if self.queues.troubles.set(Part::Journal, Some(words.clone())) {
             tracing::error!("{words}");
         }
@@ -218,7 +225,7 @@ impl<D: Disk> JournalThread<D> {
     fn be_fed(&mut self) {
         if self.starved.take().is_some() {
             self.queues.troubles.set(Part::Journal, None);
-            tracing::info!("the journal has a file descriptor again");
+            tracing::info!("the journal can open its files again");
         }
     }
 

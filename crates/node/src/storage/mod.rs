@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod directory;
 pub mod founding;
 pub mod journal;
+pub mod lives;
 pub mod owner;
 pub mod progress;
 pub mod queue;

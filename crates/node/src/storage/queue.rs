@@ -4,11 +4,12 @@
 //! is. The thread empties all queues, appends and syncs once, tells each worker how far it is synced, and wakes it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use highwater_core::evidence::Starts;
 use highwater_disk::journal::Files;
 use highwater_engines::{DiskState, LogPosition};
 
@@ -43,8 +44,8 @@ pub struct JournalQueues {
     ballast: BallastState,
     /// Bytes of the disk that the journal took in this life, with what fills its blocks.
     taken: AtomicU64,
-    /// Of the disk as it was when the process started.
-    begun: OnceLock<DiskState>,
+    /// Of a process on this disk.
+    starts: OnceLock<Arc<Starts>>,
     /// How long syncs took.
     syncs: Histogram,
     /// What is wrong with the files besides want of room.
@@ -113,7 +114,7 @@ impl JournalQueues {
             copies: AtomicBool::new(false),
             ballast: BallastState::default(),
             taken: AtomicU64::new(0),
-            begun: OnceLock::new(),
+            starts: OnceLock::new(),
             syncs: Histogram::default(),
             troubles: Troubles::default(),
             lost: AtomicBool::new(false),
@@ -317,19 +318,16 @@ impl JournalQueues {
 
     /// How the disk is.
     pub fn disk_state(&self) -> DiskState {
-        let begun = self.begun.get().copied().unwrap_or_default();
-        DiskState { low: self.is_low(), synced: self.synced_bytes(), ..begun }
+        let starts = self.starts.get().cloned().unwrap_or_default();
+        DiskState { low: self.is_low(), starts, synced: self.synced_bytes() }
     }
 
-    /// The process starts, for the so-many-th time on this disk; `start` is a number that no other start has. From here on
-    /// [`disk_state`](JournalQueues::disk_state) says so.
+    /// The process starts; `starts` are all on this disk, this one the newest. From here on [`disk_state`](JournalQueues::disk_state) says so.
     ///
     /// # Panics
     /// If that was said before.
-    pub fn begin(&self, generation: u64, start: u64) {
-        let had = self.synced_bytes();
-        let state = DiskState { low: false, generation, start, had, synced: had };
-        self.begun.set(state).expect("a process starts once");
+    pub fn begin(&self, starts: Starts) {
+        self.starts.set(Arc::new(starts)).expect("a process starts once");
     }
 
     /// Durable bytes of all writers.

@@ -7,19 +7,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use highwater_core::evidence::{Start, Starts};
 use highwater_core::threads::share_out;
 use highwater_core::{Incarnation, NodeId};
 use highwater_disk::checkpoint::{
     Error, Loader, Loading, Manifest, PartLoader, Skipped, published, remove_leftovers,
 };
 use highwater_disk::identity::IdentityError;
-use highwater_disk::{Disk, DiskFile, Identity, Journal, JournalError, JournalOptions, behind, journal};
+use highwater_disk::{
+    Disk, DiskFile, Identity, Journal, JournalError, JournalOptions, behind, journal, stale,
+};
 use highwater_engines::{LogPosition, Replica, Resume};
 
 use super::checkpoint::Preamble;
 use super::progress::{StartProgress, Step};
 use super::survey::goes_on;
-use super::{DataDirectory, DirectoryError, owner};
+use super::{DataDirectory, DirectoryError, lives, owner};
 use crate::clock::monotonic;
 use crate::config::{Config, Durability};
 use crate::error::NodeError;
@@ -31,7 +34,28 @@ pub struct Files {
     pub identity: Identity,
     /// An earlier process of this life may have accepted more than is in the journal.
     pub forgets: bool,
+    /// Which start of a process this is.
+    pub start: ThisStart,
+    /// Nobody else is in the cluster.
+    alone: bool,
     progress: Arc<StartProgress>,
+}
+
+/// A start of a process, among others on the same disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThisStart {
+    /// Its number.
+    own: u64,
+    /// That of the start before, if the disk knows it.
+    before: Option<u64>,
+}
+
+impl ThisStart {
+    /// Whether another process has started on the disk since, by the newest start that it knows. This one may not have come so far as to be
+    /// noted.
+    fn is_over(self, newest: Option<u64>) -> bool {
+        newest != self.before && newest != Some(self.own)
+    }
 }
 
 /// Opens this node's folder, or makes it. `fresh`: the incarnation of a node that has none.
@@ -43,14 +67,16 @@ pub fn open(config: &Config, fresh: Incarnation, progress: Arc<StartProgress>) -
     let failed = |why: String| unusable(&path, why);
     let directory = take(&path, || progress.is_given_up()).map_err(|error| failed(why_not(&error)))?;
     owner::check_engine(&directory, config).map_err(&failed)?;
-    let identity = Identity::start(&directory, &config.cluster.id, NodeId(config.node), fresh);
+    let identity = Identity::find(&directory, &config.cluster.id, NodeId(config.node), fresh);
     let mut identity = identity.map_err(|error| failed(with_advice(&error)))?;
-    if identity.generation > 1 && !has_journal(&directory).map_err(|error| failed(error.to_string()))? {
-        // What this node promised and accepted is gone: it must not vote as who it was. If it had written nothing, this does no harm.
-        identity.incarnation = fresh;
-        identity.write(&directory).map_err(|error| failed(error.to_string()))?;
-        tracing::warn!("{} has an identity and no journal: this node begins another life", path.display());
-    }
+    let own = getrandom::u64().map_err(|error| NodeError::System {
+        what: "draw a start's number from the system's random numbers",
+        error: error.into(),
+    })?;
+    let start = ThisStart { own, before: newest_start(&identity) };
+    // Nobody to copy from, as far as this node is told without its journal.
+    let alone = config.cluster.nodes.len() == 1;
+    lives::settle(&directory, &mut identity, fresh, alone).map_err(&failed)?;
     let behind = behind::is_marked(&directory).map_err(|error| failed(error.to_string()))?;
     if config.cluster.durability == Durability::Async {
         behind::mark(&directory).map_err(|error| failed(format!("cannot mark it: {error}")))?;
@@ -63,7 +89,11 @@ pub fn open(config: &Config, fresh: Incarnation, progress: Arc<StartProgress>) -
             path.display()
         );
     }
-    Ok(Files { directory, identity, forgets, progress })
+    Ok(Files { directory, identity, forgets, start, alone, progress })
+}
+
+fn newest_start(identity: &Identity) -> Option<u64> {
+    identity.starts.newest().map(|start| start.number)
 }
 
 /// The node has ended, and its disk holds all that it ever accepted. `start`: its process was this one on that disk; if another one has
@@ -71,12 +101,12 @@ pub fn open(config: &Config, fresh: Incarnation, progress: Arc<StartProgress>) -
 ///
 /// # Errors
 /// If the disk refuses.
-pub fn end_in_order(config: &Config, start: u64) -> Result<(), NodeError> {
+pub fn end_in_order(config: &Config, start: ThisStart) -> Result<(), NodeError> {
     let path = config.storage.dir.join(format!("node-{}", config.node));
     let failed = |why: String| unusable(&path, why);
     let directory = take(&path, || false).map_err(|error| failed(why_not(&error)))?;
     let identity = Identity::read(&directory).map_err(|error| failed(error.to_string()))?;
-    if identity.is_some_and(|identity| identity.generation != start) {
+    if identity.is_some_and(|identity| start.is_over(newest_start(&identity))) {
         return Ok(());
     }
     behind::clear(&directory).map_err(|error| failed(format!("cannot say that it ended in order: {error}")))
@@ -150,16 +180,12 @@ fn take(path: &Path, gives_up: impl Fn() -> bool) -> Result<DataDirectory, Direc
 
 /// Bytes of its files.
 fn journal_bytes(directory: &DataDirectory) -> std::io::Result<u64> {
-    let names = directory.names()?.into_iter().filter(|name| name.starts_with("journal-"));
+    let names = directory.names()?.into_iter().filter(|name| journal::segment_number(name).is_some());
     let len = |name: String| {
         let len = directory.open(&name).and_then(|file| file.len());
         len.map_err(|error| std::io::Error::new(error.kind(), format!("cannot read {name}: {error}")))
     };
     names.map(len).sum()
-}
-
-fn has_journal(directory: &DataDirectory) -> std::io::Result<bool> {
-    Ok(directory.names()?.iter().any(|name| name.starts_with("journal-")))
 }
 
 /// Said to nobody: whoever gave the start up knows.
@@ -197,39 +223,20 @@ pub struct Storage<D: Disk> {
     pub damaged: BTreeSet<u64>,
     /// Bytes of the journal that were read.
     pub replayed: u64,
-    /// Starts on this disk, this one included.
-    pub generation: u64,
+    /// The starts on this disk, this one the newest.
+    pub starts: Starts,
 }
 
-/// Puts what a stale disk holds out of the way: the node's next start is another life. Only the last such rest is kept.
+/// Marks the folder of a node that was told that its disk is stale: its next start is another life. The process that was told has marked it,
+/// if its disk let it.
 ///
 /// # Errors
 /// If the disk refuses.
-pub fn set_aside(config: &Config) -> Result<(), NodeError> {
+pub fn mark_stale(config: &Config) -> Result<(), NodeError> {
     let path = config.storage.dir.join(format!("node-{}", config.node));
     let failed = |why: String| unusable(&path, why);
     let directory = take(&path, || false).map_err(|error| failed(why_not(&error)))?;
-    set_journal_aside(&directory)
-        .map_err(|error| failed(format!("cannot set the journal aside: {error}")))?;
-    tracing::warn!("the older copy of the journal in {} is kept as {STALE}journal-*", path.display());
-    Ok(())
-}
-
-/// What is set aside has this in front of its name.
-const STALE: &str = "stale-";
-
-fn set_journal_aside(disk: &impl Disk) -> std::io::Result<()> {
-    let mut names = disk.names()?;
-    // The newest file first: what an interruption leaves is an older copy yet, and recognised again.
-    names.sort_unstable_by(|a, b| b.cmp(a));
-    for name in names.iter().filter(|name| name.starts_with(STALE)) {
-        disk.remove(name)?;
-    }
-    for name in names.iter().filter(|name| name.starts_with("journal-")) {
-        disk.rename(name, &format!("{STALE}{name}"))?;
-        disk.sync_names()?;
-    }
-    Ok(())
+    stale::mark(&directory).map_err(|error| failed(format!("cannot mark it as stale: {error}")))
 }
 
 impl Files {
@@ -243,9 +250,10 @@ impl Files {
     ///
     /// # Errors
     /// If the journal is damaged, or not this engine's, or none of the checkpoints can be loaded; or the start was
-    /// [given up](StartProgress::is_given_up) meanwhile: then the files are as they were.
+    /// [given up](StartProgress::is_given_up) meanwhile: then the files are as they were. [`NodeError::StaleDisk`]: something is missing,
+    /// the folder is marked, and opened again it begins another life.
     pub fn recover(
-        self,
+        mut self,
         build: impl Fn() -> Replica,
     ) -> Result<(Replica, Storage<DataDirectory>), NodeError> {
         let path = self.directory.path().to_path_buf();
@@ -297,9 +305,15 @@ impl Files {
         if journal.number() != self.identity.incarnation.0 {
             return Err(failed(
                 "the journal is of another life than the identity, or another node's: files of different folders are mixed; \
-                  put back the folder as it was, or remove it as a whole, and the node copies the state of the others"
+                  put back the folder as it was, or move it away as a whole, but keep it until the cluster serves, and the node copies the \
+                  state of the others"
                     .into(),
             ));
+        }
+        let had: u64 = journal.synced().iter().sum();
+        let last = summary.segments.last().map(|last| last.number);
+        if lives::check_bytes(&self.directory, &self.identity, (last, had), self.alone).map_err(&failed)? {
+            return Err(NodeError::StaleDisk);
         }
         if let Some(last) = summary.segments.last().filter(|last| last.positions.len() != workers + 1) {
             return Err(failed(format!(
@@ -311,6 +325,9 @@ impl Files {
         if let Some(why) = refused {
             return Err(failed(format!("the journal is not this engine's: {why}")));
         }
+        // Before anybody is told anything by it; and only a start that has come so far is one.
+        let start = Start { number: self.start.own, had };
+        self.identity.begin(&self.directory, start).map_err(|error| failed(with_advice(&error)))?;
         self.progress.begin(Step::Begins);
         if bytes > 0 || loaded.is_some() {
             for worker in &mut replica.workers {
@@ -319,7 +336,7 @@ impl Files {
             replica.controller.recovered(monotonic());
         }
         tracing::info!(
-            generation = self.identity.generation,
+            generation = self.identity.starts.generation(),
             mib = bytes >> 20,
             ms = begun.elapsed().as_millis() as u64,
             cut = summary.cut.is_some(),
@@ -329,8 +346,8 @@ impl Files {
         let newest = loaded.map_or(0, |(manifest, _)| manifest.number);
         let checkpoints = self.usable(newest).map_err(|error| failed(error.to_string()))?;
         let damaged = damaged.into_iter().map(|skipped| skipped.number).collect();
-        let (disk, generation) = (self.directory, self.identity.generation);
-        Ok((replica, Storage { journal, disk, checkpoints, damaged, replayed: bytes, generation }))
+        let (disk, starts) = (self.directory, self.identity.starts);
+        Ok((replica, Storage { journal, disk, checkpoints, damaged, replayed: bytes, starts }))
     }
 
     /// A replica with the newest checkpoint that is whole in its store, or with an empty one if there are none of this life: then whether the
@@ -443,25 +460,5 @@ fn load_part<F: DiskFile>(
         if !more {
             return Ok(());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use highwater_disk::SimulatedDisk;
-
-    use super::*;
-
-    #[test]
-    fn what_is_stale_is_set_aside_and_only_the_last_rest_of_it_is_kept() {
-        let disk = SimulatedDisk::new(1);
-        for name in ["journal-1", "journal-2", "stale-journal-7", "identity"] {
-            disk.replace(name, name.as_bytes());
-        }
-        set_journal_aside(&disk).unwrap();
-        disk.crash();
-        let mut names = disk.names().unwrap();
-        names.sort();
-        assert_eq!(names, ["identity", "stale-journal-1", "stale-journal-2"]);
     }
 }

@@ -10,8 +10,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use highwater_disk::Disk;
 use highwater_disk::journal::segment_name;
+use highwater_disk::{Disk, identity};
 
 use super::queue::JournalQueues;
 use super::trouble::Part;
@@ -27,6 +27,8 @@ const NAMED: usize = 3;
 pub struct FolderWatch<D: Disk> {
     disk: D,
     queues: Arc<JournalQueues>,
+    /// The disk says whose it is: without that file no start knows the journal again.
+    has_identity: bool,
     /// What was not there at the last look. A file counts as missing the second time: it may have been removed rightly in between.
     missed: BTreeSet<String>,
 }
@@ -34,11 +36,12 @@ pub struct FolderWatch<D: Disk> {
 impl<D: Disk> FolderWatch<D> {
     /// Ready to run.
     pub fn new(disk: D, queues: Arc<JournalQueues>) -> FolderWatch<D> {
-        FolderWatch { disk, queues, missed: BTreeSet::new() }
+        let has_identity = disk.names().is_ok_and(|names| names.iter().any(|name| name == identity::NAME));
+        FolderWatch { disk, queues, has_identity, missed: BTreeSet::new() }
     }
 
-    /// Until `stopping` says so.
-    pub fn run(mut self, stopping: impl Fn() -> bool) {
+    /// Until `stopping` says so; the disk.
+    pub fn run(mut self, stopping: impl Fn() -> bool) -> D {
         let mut looked = Instant::now();
         while !stopping() {
             std::thread::park_timeout(STOP_EVERY);
@@ -47,6 +50,7 @@ impl<D: Disk> FolderWatch<D> {
                 self.look();
             }
         }
+        self.disk
     }
 
     /// Looks once, and says what is news.
@@ -87,6 +91,7 @@ impl<D: Disk> FolderWatch<D> {
         let after = self.queues.files();
         let there: BTreeSet<String> = there.into_iter().collect();
         let (mut written, mut kept): (Vec<String>, Vec<String>) = Default::default();
+        written.extend(self.has_identity.then(|| identity::NAME.into()));
         if let (Some(before), Some(after)) = (before.journal, after.journal) {
             for number in before.first.max(after.first)..=before.last.min(after.last) {
                 let is_written = after.written.is_some_and(|first| number >= first);
@@ -191,6 +196,7 @@ mod tests {
         let disk = DataDirectory::open(place.path()).unwrap();
         let queues = Arc::new(JournalQueues::new(1, |_| {}));
         (1..=4).for_each(|number| drop(disk.create(&segment_name(number), 1).unwrap()));
+        disk.create(identity::NAME, 1).unwrap();
         disk.create("checkpoint-0001.manifest", 1).unwrap();
         queues.set_files(Some(Files { first: 1, last: 4, written: Some(3) }));
         queues.set_checkpoint(vec!["checkpoint-0001.manifest".into()]);
@@ -212,5 +218,10 @@ mod tests {
         disk.remove(&segment_name(4)).unwrap();
         let (lost, said) = looked(&mut watch);
         assert!(lost && said.unwrap().contains(&segment_name(4)));
+        disk.create(&segment_name(4), 1).unwrap();
+        assert_eq!(looked(&mut watch), (false, None));
+        disk.remove(identity::NAME).unwrap();
+        let (lost, said) = looked(&mut watch);
+        assert!(lost && said.unwrap().contains("identity in its folder was removed"));
     }
 }

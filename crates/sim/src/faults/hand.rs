@@ -261,17 +261,21 @@ impl Hand {
                 Found::Later => return false,
                 _ => {}
             },
-            Fault::Wipe(node) => {
+            Fault::Wipe(node) | Fault::LoseNames(node) => {
                 let node = NodeId(*node);
                 if world.durable() && world.is_up(node) && world.finish_control_turns() && spare(world, node)
                 {
-                    world.wipe(node);
+                    match fault {
+                        Fault::LoseNames(_) => world.lose_names(node),
+                        _ => world.wipe(node),
+                    }
                     effect = Some(Effect::Down(node));
                     who = Some(node);
                 }
             }
-            Fault::RestoreDisk(node) => {
+            Fault::RestoreDisk(node) | Fault::RestoreUnheard(node, _) => {
                 let node = NodeId(*node);
+                let unheard = if let Fault::RestoreUnheard(_, starts) = fault { *starts } else { 0 };
                 // Cuts change nothing of what was told before them.
                 let calm = |(_, effect): &(Nanos, Effect)| matches!(effect, Effect::Cut(_) | Effect::Shun(_));
                 let ready = world.is_up(node)
@@ -281,7 +285,7 @@ impl Hand {
                     return !world.durable();
                 }
                 if world.finish_control_turns() && spare(world, node) {
-                    world.restore_older(node);
+                    world.restore_older(node, unheard);
                     effect = Some(Effect::Down(node));
                     who = Some(node);
                 }

@@ -68,6 +68,11 @@ pub enum Fault {
     Wipe(u8),
     /// The process ends, and its disk becomes an older copy of itself; after the time it comes back, and is recognised.
     RestoreDisk(u8),
+    /// The same, and that copy was started so many times before, for a moment, while nobody heard of it.
+    RestoreUnheard(u8, u16),
+    /// The process ends, and the names of its journal's and checkpoints' files are lost; its identity is there. After the time it comes back
+    /// as somebody new.
+    LoseNames(u8),
     /// A disk is about to be full: it takes so many bytes yet.
     FillDisk(Victim, u64),
     /// Every sync of a disk takes so much longer, in ns.
@@ -184,6 +189,8 @@ impl Fault {
             Fault::FoundAnew(_) => "found_anew",
             Fault::Wipe(_) => "wipe",
             Fault::RestoreDisk(_) => "restore_disk",
+            Fault::RestoreUnheard(..) => "restore_unheard",
+            Fault::LoseNames(_) => "lose_names",
             Fault::FillDisk(..) => "fill_disk",
             Fault::SlowDisk(..) => "slow_disk",
             Fault::FailSync(_) => "fail_sync",
@@ -258,6 +265,8 @@ impl Fault {
             | Fault::SetBack(node, _)
             | Fault::Wipe(node)
             | Fault::RestoreDisk(node)
+            | Fault::RestoreUnheard(node, _)
+            | Fault::LoseNames(node)
             | Fault::Add(node)
             | Fault::Remove(node)
             | Fault::StallCommits(node) => known(*node),

@@ -167,6 +167,12 @@ pub(super) fn mix_builds(plan: &mut Plan, random: &mut Random) {
     plan.faults.sort_by_key(|fault| fault.at_ns);
 }
 
+/// Whether what a node kept is gone with it, or a part of that.
+fn loses_a_disk(fault: &Fault) -> bool {
+    use Fault::{LoseNames, RestoreDisk, RestoreUnheard, Wipe};
+    matches!(fault, Wipe(_) | RestoreDisk(_) | RestoreUnheard(..) | LoseNames(_))
+}
+
 impl Plan {
     /// As [`with_disks`](Plan::with_disks), and what is accepted does not wait for them.
     ///
@@ -179,7 +185,7 @@ impl Plan {
         if !cuts || plan.seed.is_multiple_of(2) {
             plan.faults.retain(|at| !matches!(at.fault, Fault::PowerCut | Fault::FailSync(_)));
         } else {
-            plan.faults.retain(|at| !matches!(at.fault, Fault::Wipe(_) | Fault::RestoreDisk(_)));
+            plan.faults.retain(|at| !loses_a_disk(&at.fault));
             (plan.load.counters, plan.load.fresh_percent) = (0, 0);
         }
         plan
@@ -189,6 +195,7 @@ impl Plan {
     /// slow, and fail.
     pub fn with_disks(mut self) -> Plan {
         let random = &mut Random::new(self.seed ^ 0x5c1d);
+        let harms = &mut Random::new(self.seed ^ 0x1057);
         self.disks = true;
         // Logs are kept for good: a little memory would be full of them.
         self.load.sizes.memory = 0;
@@ -204,7 +211,12 @@ impl Plan {
         for _ in 0..random.below(3) {
             let at_ns = random.below(self.length_ns);
             let node = random.below(u64::from(self.replicas)) as u8;
-            let fault = if restores { Fault::RestoreDisk(node) } else { Fault::Wipe(node) };
+            let fault = match (restores, harms.below(3)) {
+                (true, 0) => Fault::RestoreDisk(node),
+                (true, _) => Fault::RestoreUnheard(node, harms.between(1, 40) as u16),
+                (false, 0) => Fault::LoseNames(node),
+                (false, _) => Fault::Wipe(node),
+            };
             self.faults.push(Scheduled { at_ns, for_ns: self.settings.election_timeout, fault });
         }
         for _ in 0..random.below(5) {

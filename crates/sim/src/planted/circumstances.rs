@@ -36,6 +36,8 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Unpowered => unpowered(plan),
         Circumstance::Darkened => darkened(plan),
         Circumstance::Restored => restored(plan),
+        Circumstance::Unheard => unheard(plan),
+        Circumstance::Nameless => nameless(plan),
         Circumstance::Forgetful => forgetful(plan),
         Circumstance::Founded => founded(plan),
         Circumstance::Outrun => outrun(plan),
@@ -312,6 +314,16 @@ fn darkened(plan: &mut Plan) {
 
 /// Replicas have disks. A leader is left with one that hears it; that one's disk becomes an older copy, and the leader is cut off.
 fn restored(plan: &mut Plan) {
+    harmed(plan, Fault::RestoreDisk);
+}
+
+/// The same, and the copy is started often before anybody hears of it, and writes a little each time.
+fn unheard(plan: &mut Plan) {
+    harmed(plan, |node| Fault::RestoreUnheard(node, 40));
+}
+
+/// A leader is left with one that hears it; something befalls that one's disk, and the leader is cut off.
+fn harmed(plan: &mut Plan, harm: impl Fn(u8) -> Fault) {
     torn(plan);
     plan.disks = true;
     (plan.replicas, plan.absent) = (3, plan.absent.min(1));
@@ -325,10 +337,32 @@ fn restored(plan: &mut Plan) {
         vec![
             (0, timeout / 8, Fault::Kill(Victim::Node(node))),
             (met + timeout, 2 * timeout, Fault::Strand(Victim::Leader, 1)),
-            (met + 2 * timeout, timeout / 8, Fault::RestoreDisk(node)),
+            (met + 2 * timeout, timeout / 8, harm(node)),
             (met + 2 * timeout + timeout / 16, 4 * timeout, Fault::Isolate(Victim::Leader)),
         ]
     });
+}
+
+/// Replicas have disks. What is acknowledged while one of three hears nothing is on the disks of the other two: of one of them the journal is
+/// lost, and the other one hears nothing. All in the first epoch, before the one that heard nothing is missed.
+fn nameless(plan: &mut Plan) {
+    torn(plan);
+    plan.disks = true;
+    (plan.replicas, plan.absent) = (3, 0);
+    plan.clocks.truncate(3);
+    plan.faults.clear();
+    plan.length_ns = plan.length_ns.max(1000 * MS);
+    let timeout = plan.settings.election_timeout;
+    let node = |more: u64| ((plan.seed + more) % 3) as u8;
+    let (away, loses, knows) = (node(0), node(1), node(2));
+    let lost_at = 2 * timeout - timeout / 16;
+    for (at_ns, for_ns, fault) in [
+        (timeout, timeout, Fault::Isolate(Victim::Node(away))),
+        (lost_at, timeout / 8, Fault::LoseNames(loses)),
+        (lost_at, 8 * timeout, Fault::Isolate(Victim::Node(knows))),
+    ] {
+        plan.faults.push(Scheduled { at_ns, for_ns, fault });
+    }
 }
 
 /// Replicas have disks, which are behind. A leader is left with one that hears it; one of the three crashes, comes back at once, and the

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use highwater_core::evidence::{Begun, Claim, Found, Start, Starts, Verdict, judge};
 use highwater_core::{Random, Timestamp};
 use highwater_engines::{DiskState, LogPosition, Nanos, Replica, Resume, releasable};
 use highwater_store::{Export, Importer, Store};
@@ -18,6 +19,8 @@ use crate::network::Channel;
 
 /// What a group takes at least.
 const BLOCK_BYTES: u64 = 4096;
+/// What a process writes that nobody hears of: as one does in a minute or so, in which it notes down what time it is.
+const UNHEARD_RECORDS: usize = 64;
 /// So many older copies are kept for whoever restores one.
 const COPIES: usize = 4;
 
@@ -53,11 +56,12 @@ pub(super) struct Disk {
     pub slowness: Nanos,
     /// The next sync fails.
     pub fails: bool,
-    /// Starts of a process on it, and this start.
-    generation: u64,
-    start: u64,
-    /// What was on it when this start began.
-    had: u64,
+    /// Starts of a process on it, as its identity knows them: with what was on it when each began.
+    starts: Arc<Starts>,
+    /// The identity says that something was written.
+    begun: bool,
+    /// An earlier life was part of a cluster.
+    pub past: bool,
     /// Copies that were made when processes started, oldest first.
     copies: VecDeque<Copy>,
     /// It is such a copy.
@@ -67,7 +71,8 @@ pub(super) struct Disk {
 /// What a disk held when a process started.
 struct Copy {
     /// Starts before.
-    generation: u64,
+    starts: Arc<Starts>,
+    begun: bool,
     records: VecDeque<(Channel, LogPosition, Bytes)>,
     gone: usize,
     checkpoints: Vec<Checkpoint>,
@@ -132,6 +137,7 @@ impl Disk {
 
     /// All that was written is there for good.
     pub fn bring_down(&mut self, workers: u16) {
+        self.begun = true;
         self.synced = self.written();
         self.unsynced.clear();
         self.count(workers);
@@ -198,43 +204,83 @@ impl Disk {
         self.records.drain(records.start - self.gone..records.end - self.gone);
     }
 
+    /// A process is about to start: whether the disk has all that its identity speaks of, by the rule that nodes go by. If not, what is
+    /// left of it counts for nothing, and the node begins another life.
+    pub fn has_all(&mut self) -> bool {
+        let written = self.gone > 0 || !self.records.is_empty();
+        let found = Found {
+            segment: written.then_some(1),
+            bytes: Some(self.bytes()),
+            traces: !self.checkpoints.is_empty(),
+        };
+        let had = self.starts.newest().map_or(0, |start| start.had);
+        let begun = if self.begun { Begun::Segment(1) } else { Begun::Nothing };
+        let forgot = matches!(judge(Claim { begun, had }, found), Verdict::Forgot(_));
+        if !forgot || ignores_lost_names() {
+            return true;
+        }
+        *self = Disk { past: true, ..Disk::default() };
+        false
+    }
+
     /// A process starts.
     pub fn begin(&mut self, random: &mut Random) {
-        let (generation, gone, had) = (self.generation, self.gone, self.written() as u64);
+        let (starts, begun, gone, had) = (self.starts.clone(), self.begun, self.gone, self.bytes());
         let (records, checkpoints) = (self.records.clone(), self.checkpoints.clone());
-        self.copies.push_back(Copy { generation, records, gone, checkpoints });
+        self.copies.push_back(Copy { starts, begun, records, gone, checkpoints });
         if self.copies.len() > COPIES {
             self.copies.pop_front();
         }
-        self.generation += 1;
-        (self.start, self.had) = (random.bits(), had);
+        Arc::make_mut(&mut self.starts).push(Start { number: random.bits(), had });
     }
 
-    /// As its replica is told. Records stand for bytes.
+    /// A process starts, is heard by nobody, writes a little of what the one before wrote last, and ends.
+    pub fn begin_unheard(&mut self, now: Nanos, workers: u16, random: &mut Random) {
+        let had = self.bytes();
+        Arc::make_mut(&mut self.starts).push(Start { number: random.bits(), had });
+        let of_controller = |(who, _, record): &(Channel, LogPosition, Bytes)| {
+            (*who == Channel::Control).then(|| record.clone())
+        };
+        // Whoever reads it reads it again, and learns nothing by it.
+        let last = self.records.iter().rev().find_map(of_controller);
+        self.append(now, Channel::Control, workers, vec![last; UNHEARD_RECORDS].into_iter().flatten());
+        self.bring_down(workers);
+    }
+
+    /// The names of its files are lost, but for the identity's.
+    pub fn lose_names(&mut self) {
+        let (starts, begun, past) = (self.starts.clone(), self.begun, self.past);
+        *self = Disk { starts, begun, past, ..Disk::default() };
+    }
+
+    /// Bytes of records that were ever written.
+    fn bytes(&self) -> u64 {
+        self.written_to.iter().map(|position| position.0).sum()
+    }
+
+    /// As its replica is told.
     pub fn state(&self) -> DiskState {
         DiskState {
             low: self.room.is_some(),
-            generation: self.generation,
-            start: self.start,
-            had: self.had,
-            synced: self.synced as u64,
+            starts: self.starts.clone(),
+            synced: self.synced_to.iter().map(|position| position.0).sum(),
         }
     }
 
     /// Whether there can be a copy that is older than the last start.
     pub fn has_older(&self) -> bool {
-        self.copies.iter().any(|copy| copy.generation > 0)
+        self.copies.iter().any(|copy| copy.starts.generation() > 0)
     }
 
     /// Somebody puts one in its place.
     pub fn restore(&mut self, workers: u16, random: &mut Random) {
-        self.copies.retain(|copy| copy.generation > 0);
+        self.copies.retain(|copy| copy.starts.generation() > 0);
         let at = random.below(self.copies.len() as u64) as usize;
         self.copies.truncate(at + 1);
         let copy = self.copies.pop_back().expect("there is one, somebody looked");
-        let Copy { generation, records, gone, checkpoints } = copy;
-        (self.generation, self.records, self.gone, self.checkpoints) =
-            (generation, records, gone, checkpoints);
+        let Copy { starts, begun, records, gone, checkpoints } = copy;
+        self.begun = begun;
+        (self.starts, self.records, self.gone, self.checkpoints) = (starts, records, gone, checkpoints);
         (self.synced, self.is_older) = (self.written(), true);
         self.count(workers);
     }
@@ -244,6 +290,11 @@ impl Disk {
         let oldest = self.checkpoints.first();
         oldest
             .map_or_else(|| vec![LogPosition(0); usize::from(workers) + 1], |oldest| oldest.released.clone())
+    }
+
+    /// Whether its identity is that of a life which has written something.
+    pub fn remembers_a_life(&self) -> bool {
+        self.begun || !self.is_empty()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -343,6 +394,7 @@ impl Disk {
             self.synced_to[writer] = *position;
         }
         self.synced = upto;
+        self.begun = true;
         self.syncing = false;
         self.unsynced.retain(|(end, _)| *end > upto);
         let moved = before.into_iter().zip(&self.synced_to).take(usize::from(workers));
@@ -370,4 +422,15 @@ impl Scan {
         }
         !self.parts.is_empty()
     }
+}
+
+/// Whether a host goes on as who it was though its journal is gone: never.
+#[cfg(feature = "planted")]
+fn ignores_lost_names() -> bool {
+    highwater_core::planted::on(&highwater_engines::meerkat::planted::LostNamesIgnored)
+}
+
+#[cfg(not(feature = "planted"))]
+fn ignores_lost_names() -> bool {
+    false
 }

@@ -44,9 +44,13 @@ impl<L: Library> World<L> {
             }
         }
         let fresh = Incarnation(self.random.bits());
-        let old = &self.nodes[id.0 as usize];
+        let old = &mut self.nodes[id.0 as usize];
+        let forgot = !old.disk.has_all();
         // Who comes back with its disk is who it was.
-        let incarnation = if old.disk.is_empty() { fresh } else { old.incarnation };
+        let incarnation = if old.disk.remembers_a_life() { old.incarnation } else { fresh };
+        if forgot {
+            self.mark("disks that had forgotten, by their own word");
+        }
         let mut options = Options::new(id, self.options.nodes, self.options.workers, incarnation);
         if id.0 >= self.options.nodes {
             options.founders.push((id, Bytes::new()));
@@ -59,6 +63,7 @@ impl<L: Library> World<L> {
         let node = &mut self.nodes[id.0 as usize];
         assert!(node.replica.is_none(), "{id} is running");
         options.forgets = self.behind && incarnation != fresh;
+        options.has_a_past = node.disk.past;
         node.clock.tick(now);
         if self.durable {
             node.disk.begin(&mut self.disks);

@@ -124,6 +124,7 @@ impl<L: Library> World<L> {
         if self.nodes[id.0 as usize].life == life && self.is_up(id) {
             self.mark("stale disks that were recognised");
             self.wipe(id);
+            self.nodes[id.0 as usize].disk.past = true;
             self.start(id);
         }
     }
@@ -140,12 +141,20 @@ impl<L: Library> World<L> {
         met && self.nodes[id.0 as usize].disk.has_older()
     }
 
-    /// Ends a process, and puts such a copy in the place of its disk.
-    pub fn restore_older(&mut self, id: NodeId) {
+    /// Ends a process, and puts such a copy in the place of its disk, that was started so many times while nobody heard of it.
+    pub fn restore_older(&mut self, id: NodeId, unheard: u16) {
         self.kill(id);
-        let workers = self.options.workers;
+        let (now, workers) = (self.now, self.options.workers);
         let World { nodes, disks, .. } = self;
-        nodes[id.0 as usize].disk.restore(workers, disks);
+        let disk = &mut nodes[id.0 as usize].disk;
+        disk.restore(workers, disks);
+        (0..unheard).for_each(|_| disk.begin_unheard(now, workers, disks));
+    }
+
+    /// Ends a process; of its disk only the identity is left.
+    pub fn lose_names(&mut self, id: NodeId) {
+        self.kill(id);
+        self.nodes[id.0 as usize].disk.lose_names();
     }
 
     /// Whether a node is down, and its disk has what it was relied on for.

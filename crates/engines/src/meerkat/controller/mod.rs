@@ -159,7 +159,8 @@ impl MeerkatController {
             epoch: Epoch(0),
             members: None,
             changes: 0,
-            standing: Standing::Unborn,
+            // Who had a part in a cluster bears none, and nobody takes it for a newborn.
+            standing: if options.has_a_past { Standing::Outside } else { Standing::Unborn },
             forgot: Memory::Whole,
             history: VecDeque::new(),
             installing: 0,

@@ -18,7 +18,7 @@ use highwater_core::{NodeId, StreamId};
 
 use super::super::control::ControlMessage;
 use super::super::hooks;
-use super::super::witness::{DiskWord, Heard, Witness};
+use super::super::witness::{DiskWord, Heard};
 use super::RolisController;
 use crate::seam::Nanos;
 
@@ -99,7 +99,10 @@ impl RolisController {
 
     /// Tells a node how this one's disk is, if it has one.
     pub(super) fn tell_disk(&mut self, peer: NodeId) {
-        if let Some(word) = DiskWord::of(self.disk) {
+        if let Some(word) = DiskWord::of(&self.disk) {
+            if self.short_words.contains(&peer) {
+                self.desk.send(peer, ControlMessage::DiskInShort(word.clone()));
+            }
             self.desk.send(peer, ControlMessage::Disk(word));
             // Whose word is wanted may have been let in without having heard of it.
             if !self.witness.is_cleared() {
@@ -115,10 +118,10 @@ impl RolisController {
     }
 
     /// A node says how its disk is.
-    pub(super) fn on_disk(&mut self, from: Voter, word: DiskWord) {
+    pub(super) fn on_disk(&mut self, from: Voter, word: &DiskWord) {
         let heard = self.witness.hear(from, word);
         match heard {
-            Heard::News => self.desk.write(|| Witness::record(from, word)),
+            Heard::News => self.desk.write(|| self.witness.record(from)),
             Heard::Known => {}
             Heard::Stale => self.desk.note(format!(
                 "{}'s disk is older than what it told before: it was restored from a copy",
@@ -127,7 +130,8 @@ impl RolisController {
         }
         // Who is no voter in this life may know too little. A node that goes on to ask was cleared, or has not heard the answer.
         if heard == Heard::Stale || self.election.votes() {
-            let (start, stale) = (word.start, heard == Heard::Stale);
+            let (start, stale) =
+                (word.starts.newest().map_or(0, |start| start.number), heard == Heard::Stale);
             self.desk.send(from.node, ControlMessage::DiskJudged { start, stale });
             // It may ask those who were removed meanwhile, and wait for them for ever.
             self.tell_members(from.node);
@@ -136,7 +140,7 @@ impl RolisController {
 
     /// A node says what it knows of this one's disk.
     pub(super) fn on_disk_judged(&mut self, from: Voter, start: u64, stale: bool) {
-        if start != self.disk.start {
+        if start != self.disk.start() {
             return;
         }
         if stale && !self.stale {

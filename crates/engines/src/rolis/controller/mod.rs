@@ -98,6 +98,8 @@ pub struct RolisController {
     disk: DiskState,
     /// What it knows of the others'.
     witness: Witness,
+    /// Nodes whose builds tell, and read, no more of a disk than its newest start.
+    short_words: BTreeSet<NodeId>,
     /// Its disk is older than what it told, or holds what the cluster lost.
     stale: bool,
     /// The newest membership that was looked at for what the cluster lost.
@@ -132,7 +134,7 @@ impl RolisController {
             election,
             schema,
             store,
-            birth: Birth::default(),
+            birth: Birth::with_a_past(desk.shared.options.has_a_past),
             health: Health::new(workers),
             leadership: Leadership::default(),
             admission: Admission::default(),
@@ -152,6 +154,7 @@ impl RolisController {
             timekeeper: Timekeeper::default(),
             disk: DiskState::default(),
             witness: Witness::default(),
+            short_words: BTreeSet::new(),
             stale: false,
             examined: None,
             recalled: BTreeSet::new(),
@@ -319,7 +322,15 @@ impl Controller for RolisController {
             ControlMessage::Memory(told) => self.ledger.hear(sender, told),
             ControlMessage::LearnerReady => self.on_learner_ready(now, sender),
             ControlMessage::HandOver(message) => self.on_hand_over(now, sender, message),
-            ControlMessage::Disk(word) => self.on_disk(sender, word),
+            ControlMessage::Disk(word) => {
+                self.short_words.remove(&from);
+                self.on_disk(sender, &word);
+            }
+            ControlMessage::DiskInShort(word) => {
+                // Its build asks no more of this node's disk either. A build that tells all of its starts never says this first.
+                self.short_words.insert(from);
+                self.on_disk(sender, &word);
+            }
             ControlMessage::DiskJudged { start, stale } => self.on_disk_judged(sender, start, stale),
             ControlMessage::Store { complete } => self.stores.hear(sender, complete),
             ControlMessage::Membership(members) => self.on_membership(now, members),

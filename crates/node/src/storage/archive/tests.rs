@@ -25,12 +25,7 @@ struct Node {
 impl Node {
     fn new(path: PathBuf, incarnation: u64) -> Node {
         let disk = DataDirectory::open(&path).unwrap();
-        let identity = Identity {
-            cluster: "north".into(),
-            node: NodeId(1),
-            incarnation: Incarnation(incarnation),
-            generation: 1,
-        };
+        let identity = Identity::new("north", NodeId(1), Incarnation(incarnation));
         identity.write(&disk).unwrap();
         let options =
             JournalOptions { journal: incarnation, writers: 2, segment_bytes: 2 * MIN_SEGMENT_BYTES };
