@@ -26,6 +26,7 @@ use highwater_disk::{Ballast, Disk, Journal, JournalError, journal};
 
 use super::queue::JournalQueues;
 use super::trouble::Part;
+use crate::clock::monotonic;
 
 /// On a full disk, how long until the next look whether there is room.
 const FULL_RETRY: Duration = Duration::from_millis(100);
@@ -106,6 +107,7 @@ impl<D: Disk> JournalThread<D> {
             // Before the queues are looked at: what was put in before it was set is found.
             let last = stopping();
             let has_room = self.turn()?;
+            self.queues.set_at_work(None);
             if last {
                 return Ok(has_room);
             }
@@ -121,6 +123,7 @@ impl<D: Disk> JournalThread<D> {
     fn turn(&mut self) -> Result<bool, JournalError> {
         loop {
             self.keep_pace();
+            self.queues.set_at_work(Some(monotonic()));
             if self.queues.is_lost() {
                 self.stand_still();
                 return Ok(false);
