@@ -330,6 +330,7 @@ impl WorkerThread {
                 match owner {
                     Owner::Client => {
                         let (outcome, when) = (released.outcome, released.at);
+                        self.forwarding.upstream.ended((slot, number));
                         self.clients.released(slot, number, at, outcome, when, out.content(released));
                     }
                     Owner::Load => {

@@ -29,7 +29,7 @@ impl Clients {
         self.blocked = false;
         self.try_later_ones(now, upstream);
         let standing = standing(engine);
-        self.gate = self.gatekeeper.look(&self.door.access, standing);
+        self.gate = self.gatekeeper.watch(&self.door.access, engine);
         self.look_at_leader(standing);
         // Who waits for data waits on while it is not known who serves next.
         let woken = self.waiters.tell_serving(!matches!(engine.ready(), Err(Refusal::NotServing { .. })));

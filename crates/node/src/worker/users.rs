@@ -172,8 +172,15 @@ pub struct Gatekeeper {
 }
 
 impl Gatekeeper {
-    /// What to do now.
-    pub fn look(&mut self, access: &acl::Access, ready: Result<(), Refusal>) -> Gate {
+    /// What to do now, in front of this engine. Who waits until it is known who serves is not refused, though nobody knows its users here.
+    pub fn watch(&mut self, access: &acl::Access, engine: &dyn Worker) -> Gate {
+        match self.look(access, standing(engine)) {
+            Gate::Refuses(_) if engine.waits_for_leader() => Gate::Waits,
+            gate => gate,
+        }
+    }
+
+    fn look(&mut self, access: &acl::Access, ready: Result<(), Refusal>) -> Gate {
         match ready {
             Ok(()) | Err(Refusal::Busy) => {
                 if !std::mem::replace(&mut self.serves, true) {
@@ -300,19 +307,16 @@ mod tests {
     fn a_lead_that_went_and_came_back_is_another_one() {
         let access = Access::new(Vec::new(), Box::new(|| ()));
         let (mut gatekeeper, mut engine) = (Gatekeeper::default(), Serves::default());
+        assert_eq!(gatekeeper.watch(&access, &Waiting), Gate::Waits, "nothing is known of its users");
         read(&access);
-        assert_eq!(gatekeeper.look(&access, standing(&engine)), Gate::Waits);
+        assert_eq!(gatekeeper.watch(&access, &engine), Gate::Waits);
         let confirmation = access.begin_confirmation();
         access.confirm(confirmation);
-        assert_eq!(gatekeeper.look(&access, standing(&engine)), Gate::Open);
+        assert_eq!(gatekeeper.watch(&access, &engine), Gate::Open);
         // Handed over, and back: the engine never said that it does not serve.
         assert_eq!(Waiting.ready(), Err(Refusal::Busy));
-        gatekeeper.look(&access, standing(&Waiting));
-        assert_eq!(
-            gatekeeper.look(&access, standing(&engine)),
-            Gate::Waits,
-            "the users may be others by now"
-        );
+        gatekeeper.watch(&access, &Waiting);
+        assert_eq!(gatekeeper.watch(&access, &engine), Gate::Waits, "the users may be others by now");
         // Nor is anything confirmed by a node that waits.
         let door = Arc::new(crate::worker::tests::bench::door());
         let mut users = Users::new(door.clone());

@@ -216,7 +216,7 @@ impl Forwarding {
     /// Bytes that wait for sockets or for their turn, and bytes of receive buffers.
     pub fn held_bytes(&self) -> (usize, usize) {
         let (sending, receiving) = self.links.held_bytes();
-        (sending, receiving + self.guests.held_bytes())
+        (sending + self.upstream.held_bytes(), receiving + self.guests.held_bytes())
     }
 
     /// Gives back what receive buffers do not need; whether anything came since the last call.
