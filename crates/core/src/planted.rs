@@ -86,6 +86,8 @@ mod bug {
         Stranded,
         /// One of the leader's workers gets stuck, for good.
         Jammed,
+        /// Replicas have disks, and under much work the leader's hangs, for good.
+        Hung,
         /// Much work, and leaders hand their lead over again and again.
         HandedOver,
         /// Memory ends.

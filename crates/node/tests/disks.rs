@@ -111,7 +111,12 @@ struct Cluster {
 
 impl Cluster {
     fn start(sync_ms: u64) -> Cluster {
+        Cluster::start_with(sync_ms, |_| ())
+    }
+
+    fn start_with(sync_ms: u64, change: impl FnOnce(&mut Config)) -> Cluster {
         let mut config = common::config(3, 2);
+        change(&mut config);
         config.cluster.durability = Durability::Sync;
         let disks: Vec<SlowDisk> = (0..3).map(SlowDisk::new).collect();
         let start = |id: u8| {
@@ -135,6 +140,15 @@ impl Cluster {
         Cluster { nodes: (0..3).map(start).collect(), disks }
     }
 
+    /// From now on a sync of one node's disk takes so long; one that is under way, too.
+    fn slow_one_down(&self, node: usize, sync_ms: u64) {
+        self.disks[node].sync_ms.store(sync_ms, Ordering::Relaxed);
+    }
+
+    fn client(&self, node: usize) -> TcpStream {
+        common::resp_client(self.nodes[node].as_ref().unwrap().resp_address())
+    }
+
     /// From now on a sync takes so long.
     fn slow_down(&self, sync_ms: u64) {
         self.disks.iter().for_each(|disk| disk.sync_ms.store(sync_ms, Ordering::Relaxed));
@@ -156,6 +170,13 @@ impl Cluster {
             std::thread::sleep(Duration::from_millis(20));
         }
         panic!("{what}: {last:?}");
+    }
+}
+
+impl Drop for Cluster {
+    /// A node that ends waits for its disk.
+    fn drop(&mut self) {
+        self.slow_down(0);
     }
 }
 
@@ -226,4 +247,63 @@ fn reads_wait_for_no_disk() {
         answered
     });
     assert!(answered, "no syncs, no reads");
+}
+
+/// Writes to whoever takes it until so long has passed: the longest time in which nothing was acknowledged, and how many writes were
+/// called unknown.
+fn write_for(cluster: &Cluster, first: usize, length: Duration) -> (Duration, usize) {
+    let value = vec![b'x'; 16 << 10];
+    let (began, mut served, mut gap, mut unknown) = (Instant::now(), Instant::now(), Duration::ZERO, 0);
+    let (mut at, mut client) = (first, cluster.client(first));
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    while began.elapsed() < length {
+        let line = call(&mut client, &[b"SET", b"written", &value]);
+        if line == "+OK" {
+            gap = gap.max(served.elapsed());
+            served = Instant::now();
+            continue;
+        }
+        unknown += usize::from(line.starts_with("-UNKNOWN"));
+        at = (at + 1) % 3;
+        client = cluster.client(at);
+        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    }
+    (gap.max(served.elapsed()), unknown)
+}
+
+/// The journal's thread of the leader stands still in a sync. Everything that the leader took was decided by the others and acknowledged,
+/// so nothing looked amiss; when no more could wait for the disk it took nothing at all, neither writes nor reads, for as long as the disk
+/// hung, and nobody took over.
+#[test]
+fn a_leader_whose_disk_hangs_makes_way_and_answers_meanwhile() {
+    let cluster = Cluster::start_with(0, |config| config.limits.max_in_flight_bytes = 1 << 20);
+    let leader = cluster.until("a leader", &[b"SET", b"kept", b"value"], |line| line == "+OK");
+    cluster.slow_one_down(leader, 3_600_000);
+    let (gap, unknown) = write_for(&cluster, leader, Duration::from_secs(8));
+    println!("nothing was acknowledged for {} ms", gap.as_millis());
+    // Eight election timeouts until it is sure, and a hand-over; and more than that on a starved machine.
+    assert!(gap < Duration::from_secs(4), "nothing was acknowledged for {gap:?}");
+    assert_eq!(unknown, 0, "what was taken was decided");
+    let next = cluster.until("reads", &[b"GET", b"kept"], |line| line == "$5");
+    assert_ne!(next, leader);
+    // The node itself is there, and says what is wrong.
+    let mut client = cluster.client(leader);
+    assert_eq!(call(&mut client, &[b"PING"]), "+PONG");
+    assert!(call(&mut client, &[b"GET", b"kept"]).starts_with("-MOVED"));
+    // It comes back with its disk, and has all of it.
+    cluster.slow_one_down(leader, 0);
+    cluster.until("writes", &[b"SET", b"kept", b"other"], |line| line == "+OK");
+}
+
+/// The same of a follower: nobody notices.
+#[test]
+fn a_follower_whose_disk_hangs_costs_nothing() {
+    let cluster = Cluster::start_with(0, |config| config.limits.max_in_flight_bytes = 1 << 20);
+    let leader = cluster.until("a leader", &[b"SET", b"kept", b"value"], |line| line == "+OK");
+    let follower = (leader + 1) % 3;
+    cluster.slow_one_down(follower, 3_600_000);
+    let (gap, unknown) = write_for(&cluster, leader, Duration::from_secs(4));
+    println!("nothing was acknowledged for {} ms", gap.as_millis());
+    assert!(gap < Duration::from_secs(2) && unknown == 0, "{gap:?}, {unknown} unknown");
+    cluster.slow_one_down(follower, 0);
 }

@@ -1,7 +1,7 @@
 //! Replicas with disks: who comes back is who it was, and everybody may come back at once.
 
 use highwater_core::NodeId;
-use highwater_engines::Options;
+use highwater_engines::{Options, Refusal, Token};
 use highwater_sim::{Plan, Summary, run};
 
 use crate::common::{Lists, MS, small};
@@ -18,7 +18,7 @@ fn a_short_sweep_with_disks() {
     assert!(acknowledged > 75 * 100, "only {acknowledged} acknowledged: the faults leave no room for work");
     let cuts: u64 = runs.iter().filter_map(|run| run.faults.get("power_cut")).sum();
     assert!(cuts > 20, "power failed {cuts} times only");
-    for kind in ["fill_disk", "slow_disk", "fail_sync"] {
+    for kind in ["fill_disk", "slow_disk", "fail_sync", "hung_disk"] {
         let done: u64 = runs.iter().filter_map(|run| run.faults.get(kind)).sum();
         assert!(done > 10, "{kind}: {done} times only");
     }
@@ -135,6 +135,128 @@ fn a_leader_that_gives_the_lead_up_takes_nothing_more_and_keeps_nobody_from_it()
         assert_ne!(lists.world.leader(), Some(full), "seed {seed}\n{}", lists.story());
         done(&mut lists, "writes at the new leader", &[], &[2]);
     }
+}
+
+/// Load while the disk of `hung` answers nothing, until so long after it began to: the longest time in which nobody was acknowledged.
+fn gap_while_hung(lists: &mut Lists, hung: NodeId, length: u64) -> u64 {
+    lists.world.hang_disk(hung, true);
+    let (began, mut served, mut gap) = (lists.world.now, lists.world.now, 0);
+    let mut acknowledged = lists.all_acknowledged();
+    while lists.world.now < began + length {
+        lists.load();
+        lists.run(MS / 2);
+        if lists.all_acknowledged() > acknowledged {
+            acknowledged = lists.all_acknowledged();
+            gap = gap.max(lists.world.now - served);
+            served = lists.world.now;
+        }
+    }
+    gap.max(lists.world.now - served)
+}
+
+/// A leader whose disk answered nothing took requests until no more may wait for a disk, then none at all, for as long as the disk hung;
+/// it went on saying that it leads, for it heard a majority, and nothing in its streams stood still.
+#[test]
+fn a_leader_whose_disk_hangs_makes_way_and_is_not_elected_again() {
+    const TIMEOUT: u64 = 30 * MS;
+    for (seed, tune) in
+        (1..=8).map(|seed| (seed, if seed % 2 == 0 { durable } else { behind as fn(&mut Options) }))
+    {
+        let mut lists = Lists::start(seed, 3, 2, tune);
+        let hung = lists.world.leader().expect("somebody leads");
+        for _ in 0..50 {
+            lists.load();
+            lists.run(MS / 2);
+        }
+        let gap = gap_while_hung(&mut lists, hung, 100 * TIMEOUT);
+        // Eight timeouts until it is sure, and some milliseconds for the hand-over.
+        let story = lists.story();
+        assert!(gap < 10 * TIMEOUT, "seed {seed}: nobody is served for {} ms\n{story}", gap / MS);
+        let leader = lists.world.leader().expect("somebody leads");
+        assert_ne!(leader, hung, "seed {seed}\n{story}");
+        assert_eq!(lists.said("handing the lead of"), 1, "seed {seed}\n{story}");
+        assert_eq!(lists.outcomes.get("unknown"), None, "seed {seed}: what was taken was decided\n{story}");
+        let trouble = lists.world.status(hung).and_then(|status| status.trouble).unwrap_or_default();
+        assert!(trouble.contains("nothing has got to this node's disk"), "seed {seed}: {trouble}");
+        // Nor when the new leader is gone: a majority without that disk there is none, and nobody leads on one that answers nothing.
+        lists.world.kill(leader);
+        lists.run(40 * TIMEOUT);
+        assert_eq!(lists.world.leader(), None, "seed {seed}\n{}", lists.story());
+        lists.world.hang_disk(hung, false);
+        lists.wait_for(2000 * MS, "a leader", |lists| lists.world.leader().is_some());
+        lists.world.start(leader);
+        lists.wait_for(5000 * MS, "all have everything", |lists| lists.world.converged().is_ok());
+        lists.verify();
+    }
+}
+
+fn behind(options: &mut Options) {
+    small(options);
+    options.durability = highwater_core::Durability::Async;
+    options.disk_window = 10 * MS;
+}
+
+/// The others are a majority: nothing is to be noticed but by who looks at that node.
+#[test]
+fn a_follower_whose_disk_hangs_costs_nothing() {
+    for seed in 1..=4 {
+        let mut lists = start_with(seed);
+        let leader = lists.world.leader().expect("somebody leads");
+        let hung = lists.world.ids().find(|id| *id != leader).expect("there are three");
+        let gap = gap_while_hung(&mut lists, hung, 3000 * MS);
+        assert!(gap < 100 * MS, "nobody is served for {} ms\n{}", gap / MS, lists.story());
+        assert_eq!(lists.world.leader(), Some(leader), "seed {seed}\n{}", lists.story());
+        lists.world.hang_disk(hung, false);
+        lists.wait_for(5000 * MS, "all have everything", |lists| lists.world.converged().is_ok());
+        lists.verify();
+    }
+}
+
+fn start_with(seed: u64) -> Lists {
+    Lists::start(seed, 3, 2, durable)
+}
+
+/// The leader's disk answers nothing for a while, again and again, each time too briefly to be sure; and then for longer.
+#[test]
+fn disks_that_hang_again_and_again_leave_service() {
+    const TIMEOUT: u64 = 30 * MS;
+    for seed in 1..=4 {
+        let mut lists = start_with(seed);
+        for round in 0..6 {
+            let Some(hung) = lists.world.leader() else { panic!("nobody leads\n{}", lists.story()) };
+            let length = [4, 6, 20][round % 3] * TIMEOUT;
+            let gap = gap_while_hung(&mut lists, hung, length);
+            assert!(
+                gap < 11 * TIMEOUT,
+                "seed {seed}: nobody is served for {} ms\n{}",
+                gap / MS,
+                lists.story()
+            );
+            lists.world.hang_disk(hung, false);
+            for _ in 0..60 {
+                lists.load();
+                lists.run(MS / 2);
+            }
+        }
+        lists.wait_for(5000 * MS, "all have everything", |lists| lists.world.converged().is_ok());
+        lists.verify();
+    }
+}
+
+/// Nobody else can lead: whoever asks is told so at once, and need not wait for as long as the disk takes.
+#[test]
+fn a_leader_whose_disk_hangs_and_who_has_no_heir_refuses() {
+    let mut lists = Lists::start(1, 1, 2, durable);
+    let leader = lists.world.leader().expect("it leads");
+    gap_while_hung(&mut lists, leader, 600 * MS);
+    let procedure = lists.world.procedure("list.step");
+    for worker in 0..2 {
+        let refusal = lists.world.submit(leader, worker, Token(1 << 40), procedure, &[0; 5]);
+        assert_eq!(refusal, Err(Refusal::NoQuorum), "{}", lists.story());
+    }
+    lists.world.hang_disk(leader, false);
+    done(&mut lists, "an append", &[], &[2]);
+    lists.verify();
 }
 
 /// Several election timeouts for each sync, from the start, and leaders that die.

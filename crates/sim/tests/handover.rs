@@ -2,7 +2,7 @@
 
 use crate::common::{Lists, MS, number, small};
 use highwater_core::NodeId;
-use highwater_engines::{Handover, Nanos, Options};
+use highwater_engines::{Handover, Nanos, Options, Refusal};
 
 /// No hand-over takes longer among machines that are well: a third of an election timeout.
 const LONGEST: Nanos = 10 * MS;
@@ -127,4 +127,83 @@ fn who_ends_last_does_not_wait() {
     for id in lists.world.ids() {
         assert_ne!(lists.world.handover(id), Handover::UnderWay, "{id}\n{}", lists.story());
     }
+}
+
+/// Whoever asks a worker of a node now and is told that nobody leads.
+fn told_that_nobody_leads(lists: &Lists) -> Option<(NodeId, u16)> {
+    let workers = lists.workers;
+    let mut all = lists.world.ids().flat_map(|id| (0..workers).map(move |worker| (id, worker)));
+    all.find(|(id, worker)| lists.world.ready(*id, *worker) == Some(Err(Refusal::NotServing { ask: None })))
+}
+
+/// Those who promise the heir know nobody for a moment, and told their clients that nobody leads.
+#[test]
+fn nobody_is_told_that_nobody_leads_while_the_lead_is_handed_over() {
+    for seed in 0..20 {
+        let mut lists = Lists::start(seed, 3 + (seed % 2) as u8, 2, small);
+        for _ in 0..4 {
+            work(&mut lists, 20);
+            let leader = lists.world.leader().expect("somebody leads");
+            lists.world.hand_over(leader, None).expect("it can be");
+            let until = lists.world.now + 15 * MS;
+            while lists.world.now < until {
+                lists.run(MS / 50);
+                let told = told_that_nobody_leads(&lists);
+                assert_eq!(told, None, "seed {seed}\n{}", lists.story());
+            }
+            lists.wait_for(500 * MS, "somebody leads", |lists| lists.world.leader().is_some());
+        }
+        lists.verify();
+    }
+}
+
+/// A change of membership is a change of epoch on purpose. Requests were refused in between, and clients that had waited for data for
+/// hours were told to go.
+#[test]
+fn a_change_of_membership_refuses_nobody() {
+    for seed in 0..12 {
+        let mut lists = Lists::start(seed, 3, 2, small);
+        work(&mut lists, 20);
+        let leader = lists.world.leader().expect("somebody leads");
+        let back = lists.world.ids().find(|id| *id != leader).expect("there are three");
+        lists.world.kill(back);
+        lists.run(5 * MS);
+        lists.world.start(back);
+        let deadline = lists.world.now + 3000 * MS;
+        while lists.said("leading ") < 2 {
+            assert!(lists.world.now < deadline, "it votes again\n{}", lists.story());
+            lists.load();
+            lists.run(MS / 50);
+            for worker in 0..2 {
+                let ready = lists.world.ready(leader, worker);
+                let refused = matches!(ready, Some(Err(Refusal::NotServing { .. } | Refusal::NoQuorum)));
+                assert!(!refused, "seed {seed}: {ready:?}\n{}", lists.story());
+            }
+        }
+        lists.verify();
+    }
+}
+
+/// A change of membership whose election does not end is no reason to wait for ever.
+#[test]
+fn requests_wait_for_a_change_of_membership_for_a_while_only() {
+    let mut lists = Lists::start(1, 3, 2, small);
+    work(&mut lists, 20);
+    let leader = lists.world.leader().expect("somebody leads");
+    let others: Vec<NodeId> = lists.world.ids().filter(|id| *id != leader).collect();
+    lists.world.kill(others[0]);
+    lists.run(5 * MS);
+    lists.world.start(others[0]);
+    let deadline = lists.world.now + 3000 * MS;
+    while lists.said("won ") < 2 && lists.world.ready(leader, 0) != Some(Err(Refusal::Busy)) {
+        assert!(lists.world.now < deadline, "it votes again\n{}", lists.story());
+        lists.run(MS / 100);
+    }
+    // Nobody hears it any more.
+    others.iter().for_each(|other| lists.world.network.cut_both(leader, *other));
+    lists.run(200 * MS);
+    let ready = lists.world.ready(leader, 0);
+    assert!(!matches!(ready, Some(Ok(()) | Err(Refusal::Busy))), "{ready:?}\n{}", lists.story());
+    lists.world.network.heal();
+    lists.verify();
 }

@@ -84,6 +84,23 @@ fn who_hears_a_stranded_leader_is_not_held_back_by_it() {
     }
 }
 
+/// A disk that answers nothing, for good, whosever it is: the others serve, in `sync` and in `async`.
+#[test]
+fn two_of_three_serve_beside_a_disk_that_hangs() {
+    for victim in [Victim::Leader, Victim::Node(0), Victim::Node(1), Victim::Node(2)] {
+        for behind in [false, true] {
+            let mut plan = plan(3, &[Fault::HungDisk(victim)]);
+            (plan.disks, plan.behind) = (true, behind);
+            plan.settings.max_entry_bytes = 1 << 10;
+            plan.settings.max_in_flight_bytes = 8 << 10;
+            plan.settings.log_retain_bytes = 64 << 10;
+            plan.load.transactions = 2400;
+            let summary = told(run(&plan));
+            assert!(served(&summary), "{victim:?}, behind: {behind}: {:?}", summary.marks);
+        }
+    }
+}
+
 /// A leader one of whose workers gets no turn acknowledges nothing: the others go on without it (issue 8, item 13).
 #[test]
 fn a_leader_with_a_stuck_worker_is_replaced() {

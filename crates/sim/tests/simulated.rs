@@ -16,6 +16,7 @@ mod crosswise;
 mod delegates;
 mod disks;
 mod freshness;
+mod grey;
 mod handover;
 mod levels;
 mod limits;

@@ -24,6 +24,8 @@ struct Change {
     quiesced: BTreeSet<StreamId>,
     campaigning: bool,
     deadline: Nanos,
+    /// Requests wait until then: nobody serves before the epoch has changed.
+    holds_until: Nanos,
 }
 
 /// An operator wants a node to vote.
@@ -36,7 +38,8 @@ struct Order {
 impl Admission {
     /// Changes the membership, once the workers are quiet.
     pub fn begin(&mut self, what: MembersChange, deadline: Nanos) {
-        self.change = Some(Change { what, quiesced: BTreeSet::new(), campaigning: false, deadline });
+        let (quiesced, campaigning, holds_until) = (BTreeSet::new(), false, 0);
+        self.change = Some(Change { what, quiesced, campaigning, deadline, holds_until });
     }
 
     /// Whether a change is under way.
@@ -44,13 +47,20 @@ impl Admission {
         self.change.is_some()
     }
 
-    /// A stream is quiet; whether all are now, for the first time: the epoch may change.
-    pub fn quiesced(&mut self, stream: StreamId, streams: usize) -> bool {
+    /// A stream is quiet; whether all are now, for the first time: the epoch may change, and requests wait for that until then.
+    pub fn quiesced(&mut self, stream: StreamId, streams: usize, holds_until: Nanos) -> bool {
         let Some(change) = &mut self.change else { return false };
         change.quiesced.insert(stream);
         let now = change.quiesced.len() == streams && !change.campaigning;
-        change.campaigning |= now;
+        if now {
+            (change.campaigning, change.holds_until) = (true, holds_until);
+        }
         now
+    }
+
+    /// Until when requests wait for the next epoch, which is being won on purpose; `None` if none is, or time is up.
+    pub fn holds_until(&self, now: Nanos) -> Option<Nanos> {
+        self.change.as_ref().map(|change| change.holds_until).filter(|until| now < *until)
     }
 
     /// What the epoch that is being won is for.

@@ -140,7 +140,7 @@ impl Replay {
         (self.scan.max(tail.first).0..=tail.last.0).filter_map(change).collect()
     }
 
-    /// The mark holds the next transaction back: when to look again. Who moves the mark wakes the others; what else may
+    /// Something holds the next transaction back: when to look again. Who moves the mark wakes the others; what else may
     /// free it (readers, another worker's roll-back) is looked for.
     fn recheck(&mut self, now: Nanos) -> Next {
         if (self.held.0, self.held.1) != (self.apply, self.offset) {
@@ -387,9 +387,15 @@ impl Replay {
         turn: &mut Turn<'_>,
     ) -> Next {
         let budget = if hooks::applies_little() { 1 } else { APPLY_BYTES };
-        match self.apply(budget, context, stream, (speculation, applier), turn) {
+        let applying = self.apply(budget, context, stream, (speculation, applier), turn);
+        self.next(applying, turn.now)
+    }
+
+    /// When to look again after an attempt to install that ended so, whether the node follows or takes over.
+    pub fn next(&mut self, applying: Applying, now: Nanos) -> Next {
+        match applying {
             Applying::More => Next::Now,
-            Applying::HeldBack => self.recheck(turn.now),
+            Applying::HeldBack => self.recheck(now),
             Applying::CaughtUp => Next::Idle,
         }
     }
@@ -423,6 +429,6 @@ pub enum Applying {
     CaughtUp,
     /// The budget is used up.
     More,
-    /// The rest is above the mark.
+    /// The rest is above the mark, or waits for readers, or for another worker's roll-back.
     HeldBack,
 }

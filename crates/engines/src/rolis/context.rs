@@ -58,9 +58,21 @@ impl Context {
         (0..self.shared.options.workers).map(StreamId).filter(move |stream| *stream != me)
     }
 
+    /// Whether this node, which leads, cannot vouch for itself, or has given the lead up: its workers refuse all requests.
+    #[inline]
+    pub fn has_no_quorum(&self) -> bool {
+        self.shared.no_quorum.load(Ordering::Relaxed)
+    }
+
+    /// Whether this node's controller has opened an epoch, and leads.
+    pub fn is_led_here(&self) -> bool {
+        self.shared.leader() == Some(self.me.node)
+    }
+
     /// Refers a client to whoever leads; while the lead is being handed over it waits for that one.
     pub fn refer(&self) -> Refusal {
-        if self.shared.holds_requests.load(Ordering::Relaxed) {
+        // Acquire; pairs with the Release in the controller's `hold_requests`: requests are held no more, so it is known who leads.
+        if self.shared.holds_requests.load(Ordering::Acquire) {
             return Refusal::Busy;
         }
         let leader: Option<NodeId> = self.shared.leader().filter(|leader| *leader != self.me.node);

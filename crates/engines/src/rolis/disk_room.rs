@@ -1,6 +1,6 @@
 //! Whether disks have room: this node's, and those that keep it from taking writes.
 
-use highwater_core::NodeId;
+use highwater_core::{Epoch, NodeId};
 
 use crate::seam::Nanos;
 
@@ -15,4 +15,6 @@ pub struct DiskRoom {
     pub refusing: Vec<NodeId>,
     /// This node does not make way again before this time.
     pub make_way_at: Nanos,
+    /// The epoch whose lead this node last tried to hand over because its disk hung.
+    pub left_in: Option<Epoch>,
 }

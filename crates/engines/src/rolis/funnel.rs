@@ -304,6 +304,10 @@ impl Worker for FunnelWorker {
         if full { Err(Refusal::Busy) } else { Ok(()) }
     }
 
+    fn waits_for_leader(&self) -> bool {
+        self.epoch.is_none() && self.ready() == Err(Refusal::Busy)
+    }
+
     fn unreleased_reply_bytes(&self) -> usize {
         self.pending.bytes()
     }

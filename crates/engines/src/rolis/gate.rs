@@ -19,6 +19,7 @@ use highwater_consensus::Stream;
 use super::context::{Context, Turn};
 use super::hooks;
 use super::messages::Report;
+use super::pulse::NEVER;
 use crate::seam::{Endpoint, Frame, LogPosition, Nanos, Outbox};
 
 /// So many frames wait to one node. Enough that acknowledgements leave one by one as syncs return.
@@ -79,6 +80,12 @@ impl Gate {
     #[inline]
     pub fn is_behind(&self, now: Nanos, window: Nanos) -> bool {
         self.ends.front().is_some_and(|(_, _, at)| now.saturating_sub(*at) > window)
+    }
+
+    /// When the oldest of what is not on disk was handed out; [`NEVER`] if all is there.
+    #[inline]
+    pub fn unsynced_since(&self) -> Nanos {
+        self.ends.front().map_or(NEVER, |(_, _, at)| *at)
     }
 
     /// Bytes that were handed out to be written and are not on disk.
@@ -159,6 +166,7 @@ mod tests {
         gate.ends.extend((1..=200).map(|change| (change, change, 10)));
         gate.written = 200;
         assert!(gate.is_behind(111, 100) && !gate.is_behind(110, 100));
+        assert_eq!(gate.unsynced_since(), 10);
         for change in 1..=200 {
             gate.send(change, to(1), frame(change as u8), &mut out);
             gate.send(change, to(2), frame(change as u8), &mut out);
@@ -183,5 +191,6 @@ mod tests {
         let left = ready(&mut gate);
         assert_eq!(left.len(), 2 * (MOST_FRAMES - 3));
         assert_eq!(left[left.len() - 2..], [(1, 200), (2, 200)], "and the newest, which says it all");
+        assert_eq!(gate.unsynced_since(), NEVER);
     }
 }

@@ -9,6 +9,9 @@
 //!   nothing was. A slow quorum moves, so it is not meant. The fault may be anywhere; another leader may not have it. If it
 //!   has, nothing is gained by taking turns: each lead that ends so doubles the time that the next one of this node gets,
 //!   up to `MOST_DOUBLINGS` times, until one goes well for long.
+//! - A node's *disk hangs* when for `STILL` timeouts nothing that waits for it got there. The others may go on deciding without it, so
+//!   no stream stands still, and nothing is wrong as long as there is room for what waits. A leader that has none left takes nothing
+//!   more, reads neither: it is *held by its disk*, and makes way, with the same doubling.
 //!
 //! Only time in which the controller itself was awake counts: after a pause of the whole process nobody is accused.
 
@@ -39,6 +42,8 @@ const STILL: u64 = 8;
 const FREE_BYTES: u64 = 1 << 20;
 /// a stream gets so much longer for each: 5 MB/s to all followers is slow, and no fault.
 const NANOS_PER_BYTE: Nanos = 200;
+/// A disk gets so much longer for each byte that waits for it: 40 MB/s is slow, and does not hang.
+const DISK_NANOS_PER_BYTE: Nanos = 25;
 /// The time that a stream gets is doubled so many times at most.
 const MOST_DOUBLINGS: u32 = 3;
 /// A lead that went well for so many timeouts ends the doubling.
@@ -86,6 +91,9 @@ struct Seen {
     late: Nanos,
     /// For how long its stream stands still while a quorum is there.
     still: Nanos,
+    /// When the oldest of what is not on disk was handed out, at the last look; and for how long that was the same.
+    unsynced_since: Nanos,
+    hung: Nanos,
 }
 
 impl Seen {
@@ -164,6 +172,10 @@ impl Health {
             let stands = quorum && !executing && still != NEVER && still == seen.still_since;
             seen.still = if stands { seen.still + awake } else { 0 };
             seen.still_since = still;
+            let unsynced = pulse.unsynced_since();
+            let hangs = unsynced != NEVER && unsynced == seen.unsynced_since;
+            seen.hung = if hangs { seen.hung + awake } else { 0 };
+            seen.unsynced_since = unsynced;
             if due == NEVER && seen.challenged.is_none() && now.saturating_sub(turned) > CHALLENGE * timeout {
                 seen.challenged = Some(now);
                 wake = true;
@@ -175,8 +187,30 @@ impl Health {
     fn most_still(&self, shared: &Shared) -> Nanos {
         // Replies wait for all streams: what is under way in any of them counts.
         let bytes = shared.pulses.iter().map(Pulse::waits_for_bytes).max().unwrap_or_default();
-        let patience = (STILL << self.stalls.min(MOST_DOUBLINGS)) * shared.options.election_timeout;
-        patience + self.granted + bytes.saturating_sub(FREE_BYTES) * NANOS_PER_BYTE
+        self.patience(shared) + bytes.saturating_sub(FREE_BYTES) * NANOS_PER_BYTE
+    }
+
+    /// How long this lead may stand still, for whatever reason.
+    fn patience(&self, shared: &Shared) -> Nanos {
+        (STILL << self.stalls.min(MOST_DOUBLINGS)) * shared.options.election_timeout + self.granted
+    }
+
+    /// For how long nothing of what waits for this node's disk got there, if that is too long.
+    pub fn disk_hangs(&self, shared: &Shared) -> Option<Nanos> {
+        let hung = self.workers.iter().map(|seen| seen.hung).max()?;
+        (hung >= STILL * shared.options.election_timeout).then_some(hung)
+    }
+
+    /// The same of a leader that takes nothing more for that reason, and has waited long enough for the disk.
+    pub fn held_by_disk(&self, shared: &Shared) -> Option<Nanos> {
+        let most = shared.options.max_in_flight_bytes as u64;
+        let waiting: u64 = shared.pulses.iter().map(Pulse::unsynced_bytes).sum();
+        let workers = self.workers.iter().zip(&shared.pulses);
+        let held =
+            workers.filter(|(_, pulse)| pulse.unsynced_bytes() >= most).map(|(seen, _)| seen.hung).max()?;
+        // One sync may bring all of it.
+        let patience = self.patience(shared) + waiting * DISK_NANOS_PER_BYTE;
+        (held >= patience && hooks::notices_hung_disks()).then_some(held)
     }
 
     /// A worker whose turn is overdue for too long, and for how long.
@@ -196,14 +230,26 @@ impl Health {
     }
 
     /// Looks at what the workers show.
-    pub fn feel(&mut self, now: Nanos, leads: bool, election: &Election, desk: &mut Desk) -> Felt {
+    pub fn feel(&mut self, now: Nanos, election: &Election, desk: &mut Desk) {
         let quorum = election.quorum_heard(now, desk.shared.options.election_timeout);
         if self.look(now, &desk.shared, quorum) {
             desk.wake_workers();
         }
+    }
+
+    /// What follows from that. `leads`: this node does; `hands_over`: it is about to hand its lead over, and whoever waits does so for that.
+    pub fn judge(
+        &mut self,
+        now: Nanos,
+        (leads, hands_over): (bool, bool),
+        election: &Election,
+        desk: &Desk,
+    ) -> Felt {
         let (stuck, still) = (self.stuck(&desk.shared), self.standing_still(&desk.shared));
-        let in_vain = leads && still.is_some() && election.quorum_heard(now, desk.silence());
-        let sound = stuck.is_none() && !in_vain;
+        let heard = leads && election.quorum_heard(now, desk.silence());
+        let still = still.filter(|_| heard);
+        let held = self.held_by_disk(&desk.shared).filter(|_| heard && !hands_over);
+        let sound = stuck.is_none() && still.is_none() && held.is_none();
         if leads && sound {
             self.well_since = self.well_since.min(now);
             if now - self.well_since > desk.timeouts(WELL) {
@@ -214,22 +260,24 @@ impl Health {
         }
         let stuck_changed = stuck.is_some() != std::mem::replace(&mut self.someone_stuck, stuck.is_some());
         let sound_changed = sound != std::mem::replace(&mut self.sound, sound);
-        let verdict = sound_changed.then(|| match (stuck, still) {
-            _ if sound => (true, "the workers are in order again".into()),
-            (Some((at, late)), _) => {
+        let verdict = sound_changed.then(|| match (stuck, still, held) {
+            (Some((at, late)), ..) => {
                 (false, format!("worker {at} has taken no turn for {} ms", late / 1_000_000))
             }
-            (_, Some((at, still))) => {
+            (_, Some((at, still)), _) => {
                 (false, format!("stream {at} stands still for {} ms", still / 1_000_000))
             }
-            (None, None) => unreachable!("one of the two is the reason"),
+            (.., Some(held)) => {
+                (false, format!("the disk hangs for {} ms, and nothing more is taken", held / 1_000_000))
+            }
+            (None, None, None) => (true, "the workers and the disk are in order again".into()),
         });
         Felt { stuck_changed, verdict }
     }
 
     /// The lead ends; `quorum`: the others were there.
     pub fn lead_ends(&mut self, shared: &Shared, quorum: bool) {
-        if quorum && self.standing_still(shared).is_some() {
+        if quorum && (self.standing_still(shared).is_some() || self.held_by_disk(shared).is_some()) {
             self.stalls += 1;
         }
         self.well_since = NEVER;

@@ -368,6 +368,11 @@ pub fn notices_trouble() -> bool {
     !planted!(rolis::StuckIsSound)
 }
 
+/// Whether a leader that takes nothing more because its disk hangs makes way.
+pub fn notices_hung_disks() -> bool {
+    !planted!(rolis::HungDiskIsSound)
+}
+
 /// Whether an applier goes past the timestamp at which a snapshot is being pinned: never.
 #[inline(always)]
 pub fn overtakes_pins() -> bool {

@@ -1,8 +1,6 @@
 //! Leading: joins executing ([`execute`](super::execute)), handing entries out ([`seal`](super::seal)) and the replies that wait
 //! ([`pending`](super::pending), [`confirming`](super::confirming)); releases what the mark has passed.
 
-use std::sync::atomic::Ordering;
-
 use highwater_consensus::Stream;
 use highwater_core::{Ballot, EntryIndex, Epoch, Registry, Timestamp};
 use highwater_store::Occ;
@@ -65,12 +63,9 @@ impl Lead {
         }
     }
 
-    /// Whether a leading worker would take a request.
+    /// Whether a leading worker has room for a request.
     #[inline]
     pub fn admits(&self, context: &Context, occ: &Occ) -> Result<(), Refusal> {
-        if context.shared.no_quorum.load(Ordering::Relaxed) {
-            return Err(Refusal::NoQuorum);
-        }
         let options = context.options();
         // An open entry at its limit is sealed before more goes in: an entry exceeds it by one transaction at most.
         let full = self.quiescing.is_some()

@@ -145,6 +145,12 @@ highwater_core::bugs! {
         shows: Jammed,
         within: 2000,
     }
+    HungDiskIsSound = "hung-disk-is-sound" {
+        mistake: "a leader that takes nothing more because its disk hangs is in order",
+        breaks: "nobody is served, though the others' disks go on",
+        shows: Hung,
+        within: 2000,
+    }
     HandedOverUnreleased = "handed-over-unreleased" {
         mistake: "a leader hands its lead over while replies still wait for the mark",
         breaks: "clients are told that nobody knows what became of their requests, though nothing failed",

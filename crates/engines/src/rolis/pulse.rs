@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use highwater_core::limits::MAX_NODE_ID;
 use highwater_core::{Epoch, NodeId, Progress};
 
 use crate::seam::{Nanos, Next};
@@ -14,6 +15,9 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// No time at all: nothing is due, nothing waits.
 pub const NEVER: Nanos = Nanos::MAX;
+
+/// A place for every id that a node may have.
+const IDS: usize = MAX_NODE_ID as usize + 1;
 
 /// One worker's. Each field is written by the worker only, and stands for itself: no two are read together as one picture.
 #[derive(Debug)]
@@ -23,11 +27,13 @@ pub struct Pulse {
     due_at: AtomicU64,
     still_since: AtomicU64,
     waiting_bytes: AtomicU64,
+    unsynced_since: AtomicU64,
+    unsynced_bytes: AtomicU64,
     /// Since when it executes, and the steps of that.
     progress: Arc<Progress>,
     led_at: AtomicU64,
     led_epoch: AtomicU64,
-    heard: [AtomicU64; 32],
+    heard: [AtomicU64; IDS],
 }
 
 impl Default for Pulse {
@@ -37,10 +43,12 @@ impl Default for Pulse {
             due_at: AtomicU64::new(NEVER),
             still_since: AtomicU64::new(NEVER),
             waiting_bytes: AtomicU64::new(0),
+            unsynced_since: AtomicU64::new(NEVER),
+            unsynced_bytes: AtomicU64::new(0),
             progress: Arc::default(),
             led_at: AtomicU64::new(0),
             led_epoch: AtomicU64::new(0),
-            heard: Default::default(),
+            heard: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
 }
@@ -108,6 +116,24 @@ impl Pulse {
         self.waiting_bytes.load(Ordering::Relaxed)
     }
 
+    /// The oldest record that is not on this node's disk was handed out then; [`NEVER`] if all are. And so many bytes are not; 0 unless this
+    /// worker leads.
+    #[inline]
+    pub fn unsynced(&self, since: Nanos, bytes: u64) {
+        self.unsynced_since.store(since, Ordering::Relaxed);
+        self.unsynced_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// See [`unsynced`](Pulse::unsynced).
+    pub fn unsynced_since(&self) -> Nanos {
+        self.unsynced_since.load(Ordering::Relaxed)
+    }
+
+    /// See [`unsynced`](Pulse::unsynced).
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.unsynced_bytes.load(Ordering::Relaxed)
+    }
+
     /// Since when something waits to be decided or released without any progress; [`NEVER`] if nothing waits.
     #[inline]
     pub fn still_since(&self, since: Nanos) {
@@ -117,7 +143,10 @@ impl Pulse {
     /// Something came from a peer's worker.
     #[inline]
     pub fn hear(&self, from: NodeId, now: Nanos) {
-        self.heard[from.0 as usize % 32].store(now, Ordering::Relaxed);
+        // Ids are checked where nodes greet each other; what is above has no place, and counts for nobody else.
+        if let Some(heard) = self.heard.get(usize::from(from.0)) {
+            heard.store(now, Ordering::Relaxed);
+        }
     }
 
     /// Something came from the leader of `epoch`, as such.
@@ -156,6 +185,26 @@ impl Pulse {
 
     /// When a peer's worker was heard last; 0 if never.
     pub fn heard(&self, from: NodeId) -> Nanos {
-        self.heard[from.0 as usize % 32].load(Ordering::Relaxed)
+        self.heard.get(usize::from(from.0)).map_or(0, |heard| heard.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Ids were taken modulo 32: as long as node 35 said something, node 3 counted as heard.
+    #[test]
+    fn each_node_is_heard_for_itself_whatever_its_id() {
+        let pulse = Pulse::default();
+        for id in 0..=MAX_NODE_ID {
+            pulse.hear(NodeId(id), 1000 + u64::from(id));
+        }
+        for id in 0..=MAX_NODE_ID {
+            assert_eq!(pulse.heard(NodeId(id)), 1000 + u64::from(id), "node {id}");
+        }
+        let pulse = Pulse::default();
+        pulse.hear(NodeId(35), 7);
+        assert_eq!((pulse.heard(NodeId(35)), pulse.heard(NodeId(3))), (7, 0));
     }
 }

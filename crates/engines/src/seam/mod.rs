@@ -55,6 +55,12 @@ pub trait Worker: Send {
     /// Whether [`submit`](Worker::submit) would take a request now.
     fn ready(&self) -> Result<(), Refusal>;
 
+    /// Whether [`Busy`](Refusal::Busy) means that another replica is about to serve, and that nothing is run here before it is known which:
+    /// this replica does not serve then, though it may have and may again.
+    fn waits_for_leader(&self) -> bool {
+        false
+    }
+
     /// Runs a transaction to its speculative commit, or puts it off, and says which. The reply comes out of a later turn, once released.
     /// Begins with [`Abilities::admit`](crate::Abilities::admit), as [`submit_snapshot`](Worker::submit_snapshot) does.
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal>;

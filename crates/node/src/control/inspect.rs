@@ -10,6 +10,7 @@ use highwater_store::Store;
 use highwater_workloads::{Workload, audit};
 
 use crate::admin::protocol::{AdminResponse, CheckReport, DiskReport, MemoryReport};
+use crate::clock::monotonic;
 use crate::held::HeldBytes;
 use crate::load::RunSpec;
 use crate::shared::{ControlLetter, Shared};
@@ -136,7 +137,7 @@ pub fn resident_bytes() -> u64 {
 /// How the disk is.
 pub fn disk(queues: &JournalQueues) -> DiskReport {
     let (ballast, ballast_wanted) = queues.ballast();
-    let trouble = queues.troubles.words();
+    let trouble = queues.trouble(monotonic());
     DiskReport { low: queues.is_low(), full: queues.is_full(), ballast, ballast_wanted, trouble }
 }
 

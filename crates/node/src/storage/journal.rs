@@ -27,6 +27,7 @@ use highwater_disk::{Ballast, Disk, Journal, JournalError, journal};
 use super::queue::JournalQueues;
 use super::trouble::Part;
 use super::watch::{LOOK_EVERY, words_of};
+use crate::clock::monotonic;
 
 /// On a full disk, how long until the next look whether there is room.
 const FULL_RETRY: Duration = Duration::from_millis(100);
@@ -107,6 +108,7 @@ impl<D: Disk> JournalThread<D> {
             // Before the queues are looked at: what was put in before it was set is found.
             let last = stopping();
             let has_room = self.turn()?;
+            self.queues.set_at_work(None);
             if last {
                 return Ok(has_room);
             }
@@ -122,6 +124,7 @@ impl<D: Disk> JournalThread<D> {
     fn turn(&mut self) -> Result<bool, JournalError> {
         loop {
             self.keep_pace();
+            self.queues.set_at_work(Some(monotonic()));
             if self.queues.is_lost() {
                 self.stand_still();
                 return Ok(false);

@@ -11,13 +11,17 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use highwater_core::evidence::Starts;
 use highwater_disk::journal::Files;
-use highwater_engines::{DiskState, LogPosition};
+use highwater_engines::{DiskState, LogPosition, Nanos};
 
 use super::trouble::{Part, Troubles};
 use crate::meter::histogram::Histogram;
 
 /// A queue takes writes until it holds so many bytes: enough for one sync to be worth it, little enough for memory.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
+
+const SECOND: Nanos = 1_000_000_000;
+/// A disk that has not answered for so long hangs, for whoever asks how it is.
+const HANGS_AFTER: Nanos = 2 * SECOND;
 
 /// What a checkpoint takes beyond the records that the journal brought: what frames them, and what came while it was written.
 const CHECKPOINT_SLACK_BYTES: u64 = 2 << 20;
@@ -48,6 +52,8 @@ pub struct JournalQueues {
     starts: OnceLock<Arc<Starts>>,
     /// How long syncs took.
     syncs: Histogram,
+    /// Since when the journal's thread is at what it took out of the queues last; 0 if it is at nothing.
+    at_work_since: AtomicU64,
     /// What is wrong with the files besides want of room.
     pub troubles: Troubles,
     /// See [`is_lost`](JournalQueues::is_lost).
@@ -116,6 +122,7 @@ impl JournalQueues {
             taken: AtomicU64::new(0),
             starts: OnceLock::new(),
             syncs: Histogram::default(),
+            at_work_since: AtomicU64::new(0),
             troubles: Troubles::default(),
             lost: AtomicBool::new(false),
             looked: Mutex::default(),
@@ -126,6 +133,20 @@ impl JournalQueues {
     /// How long syncs took; counted by the journal's thread.
     pub fn syncs(&self) -> &Histogram {
         &self.syncs
+    }
+
+    /// The journal's thread begins to bring what there is to the disk, or has done so.
+    pub(super) fn set_at_work(&self, since: Option<Nanos>) {
+        self.at_work_since.store(since.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// What is wrong with the disk besides want of room, in words: with its files, or it answers nothing.
+    pub fn trouble(&self, now: Nanos) -> Option<String> {
+        let since = Some(self.at_work_since.load(Ordering::Relaxed)).filter(|since| *since != 0);
+        let took = since.map(|since| now.saturating_sub(since)).filter(|took| *took >= HANGS_AFTER);
+        let hangs =
+            || took.map(|took| format!("the disk hangs: it has not answered for {} s", took / SECOND));
+        self.troubles.words().or_else(hangs)
     }
 
     /// How many workers there are.
@@ -407,6 +428,21 @@ impl JournalQueues {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_disk_that_does_not_answer_is_said_to_hang() {
+        let queues = JournalQueues::new(1, |_| {});
+        assert_eq!(queues.trouble(100 * SECOND), None);
+        queues.set_at_work(Some(100 * SECOND));
+        assert_eq!(queues.trouble(101 * SECOND), None);
+        let words = queues.trouble(103 * SECOND).unwrap_or_default();
+        assert!(words.contains("has not answered for 3 s"), "{words}");
+        queues.troubles.set(Part::Folder, Some("the folder is gone".into()));
+        assert_eq!(queues.trouble(103 * SECOND).as_deref(), Some("the folder is gone"));
+        queues.troubles.set(Part::Folder, None);
+        queues.set_at_work(None);
+        assert_eq!(queues.trouble(200 * SECOND), None);
+    }
 
     #[test]
     fn room_for_a_checkpoint_is_no_more_than_the_store_takes() {

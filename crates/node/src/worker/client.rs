@@ -376,6 +376,11 @@ impl Client {
         self.gone || (self.connection.closing() || served) && self.has_written()
     }
 
+    /// Whether the engine has to have room before it can go on.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
     /// Whether it is to be read from, but for what other clients hold.
     pub fn wants_to_send(&self) -> bool {
         !self.blocked && !self.ended && self.connection.accepts_input()

@@ -88,6 +88,9 @@ pub struct Clients {
     pub(super) crowd: Crowd,
     /// Whether the engine had no room at the last attempt.
     pub(super) blocked: bool,
+    /// Since when it has taken nothing; and when to look for those who ask for nothing of it.
+    pub(super) busy_since: Option<Nanos>,
+    pub(super) beside_at: Option<Nanos>,
     pub(super) waiters: Waiters,
     /// The pause that was seen last, and when it is over.
     pub(super) pause: Pause,
@@ -171,6 +174,8 @@ impl Clients {
             favoured: None,
             crowd: Crowd::new(rules.limits),
             blocked: false,
+            busy_since: None,
+            beside_at: None,
             pause: Pause::default(),
             resumes_at: None,
             sweeps_at: None,
@@ -216,7 +221,7 @@ impl Clients {
     pub fn deadline(&self) -> Option<Nanos> {
         let accepts = self.acceptor.as_ref().and_then(Acceptor::deadline);
         let alarm = self.waiters.deadline();
-        [accepts, self.sweeps_at, alarm, self.resumes_at].into_iter().flatten().min()
+        [accepts, self.sweeps_at, alarm, self.resumes_at, self.beside_at].into_iter().flatten().min()
     }
 
     /// Does what is due.

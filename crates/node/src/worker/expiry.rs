@@ -6,6 +6,7 @@
 use highwater_core::{Outcome, Procedure, ProcedureId, Timestamp};
 use highwater_engines::{Nanos, Refusal, Request, Worker};
 
+use super::users::standing;
 use crate::clock::unix_ms;
 use crate::resp::keyspace::sweep::Sweep;
 use crate::resp::moment::Moment;
@@ -60,7 +61,7 @@ impl Expiry {
             self.next = Some(now + self.pace.0);
             return;
         }
-        let (ready, released) = (engine.ready(), engine.released_up_to());
+        let (ready, released) = (standing(engine), engine.released_up_to());
         self.ask(now, (ready, released), unix_ms(), |sweep, moment| {
             engine.submit(now, Request::new(pack(Owner::Keeper, SLOT, 0), sweep, moment)).is_ok()
         });

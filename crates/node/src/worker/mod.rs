@@ -208,7 +208,7 @@ impl WorkerThread {
 
     /// Runs requests, gives the engine its turn, hands out what it has; when to come back.
     fn turn(&mut self, now: Nanos) -> io::Result<Next> {
-        self.forwarding.look(now, self.engine.ready(), &mut self.clients);
+        self.forwarding.look(now, users::standing(&*self.engine), &mut self.clients);
         self.clients.turn(now, &self.poller, self.forwarding.upstream.serial());
         self.forwarding.wake(self.clients.woken_guests());
         self.coordinators.turn(now, &mut *self.engine);
@@ -268,7 +268,8 @@ impl WorkerThread {
         }
         let sessions_at = self.sessions.as_ref().and_then(Sessions::next);
         let expiry_at = self.expiry.as_ref().and_then(Expiry::next);
-        let later = self.clients.puts_off().then(|| self.forwarding.upstream.deadline()).flatten();
+        let upstream = &self.forwarding.upstream;
+        let later = (self.clients.puts_off() || upstream.is_leaving()).then(|| upstream.deadline()).flatten();
         let deadlines = [self.clients.deadline(), self.coordinators.deadline(), self.rests_at, later];
         let users_at = self.users.as_ref().and_then(Users::next);
         let modules_at = self.modules.as_ref().and_then(Modules::next);
@@ -329,6 +330,7 @@ impl WorkerThread {
                 match owner {
                     Owner::Client => {
                         let (outcome, when) = (released.outcome, released.at);
+                        self.forwarding.upstream.ended((slot, number));
                         self.clients.released(slot, number, at, outcome, when, out.content(released));
                     }
                     Owner::Load => {

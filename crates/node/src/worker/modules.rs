@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use highwater_core::Outcome;
-use highwater_engines::{Nanos, Refusal, Request, Worker};
+use highwater_engines::{Nanos, Request, Worker};
 
+use super::users::serves;
 use crate::clock::unix_ms;
 use crate::resp::command::Opcode;
 use crate::resp::moment::Moment;
@@ -45,7 +46,7 @@ impl Modules {
 
     /// Looks, if it is time.
     pub fn turn(&mut self, now: Nanos, engine: &mut dyn Worker) {
-        let serves = matches!(engine.ready(), Ok(()) | Err(Refusal::Busy));
+        let serves = serves(engine);
         if serves != std::mem::replace(&mut self.served, serves) {
             self.next = Some(now);
         }

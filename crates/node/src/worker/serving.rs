@@ -7,12 +7,14 @@ use super::client::{Room, Ways};
 use super::clients::{Clients, Slot, mark};
 use super::forward::Upstream;
 use super::rationing::recount;
-use super::users::Gate;
+use super::users::{Gate, standing};
 use crate::clock::Ticks;
 use crate::resp::Allowance;
 
 /// Work of one client in one round: about a hundred small commands. Beyond it the others have their turn.
 const SHARE: i64 = 128 << 10;
+/// An engine that took nothing for so long may take nothing for long: who asks for nothing of it is looked for.
+const BESIDE_AFTER: Nanos = 2_000_000;
 /// Work of all clients in one turn, about: then the engine has its turn, and the sockets are looked at.
 const WORK_PER_TURN: i64 = 2 << 20;
 
@@ -26,16 +28,49 @@ impl Clients {
     pub fn submit(&mut self, now: Nanos, engine: &mut dyn Worker, upstream: &mut Upstream) {
         self.blocked = false;
         self.try_later_ones(now, upstream);
-        let ready = engine.ready();
-        self.gate = self.gatekeeper.look(&self.door.access, ready);
-        self.look_at_leader(ready);
-        let woken = self.waiters.tell_serving(!matches!(ready, Err(Refusal::NotServing { .. })));
+        let standing = standing(engine);
+        self.gate = self.gatekeeper.watch(&self.door.access, engine);
+        self.look_at_leader(standing);
+        // Who waits for data waits on while it is not known who serves next.
+        let woken = self.waiters.tell_serving(!matches!(engine.ready(), Err(Refusal::NotServing { .. })));
         self.have_look(&woken);
         self.look_at_held_back();
         if !self.round(now, engine, upstream)
             && let Some(at) = self.forgive_one()
         {
             self.serve(at, now, engine, upstream);
+        }
+        self.look_beside(now, engine, upstream);
+    }
+
+    /// An engine may have no room for long: its disk hangs, say. Then clients that ask for nothing of it are answered all the same, so that
+    /// who looks whether this node is there (`PING`, `INFO`) finds it.
+    fn look_beside(&mut self, now: Nanos, engine: &mut dyn Worker, upstream: &mut Upstream) {
+        self.beside_at = None;
+        if !self.blocked {
+            self.busy_since = None;
+            return;
+        }
+        let at = *self.busy_since.get_or_insert(now) + BESIDE_AFTER;
+        if now < at {
+            self.beside_at = Some(at);
+            return;
+        }
+        for _ in 0..self.ready.len() {
+            let at = self.ready.pop_front().expect("as many as there were");
+            let Some(client) = &mut self.slots[at].client else { continue };
+            // What the engine has to see is known of some already: they keep their places.
+            if client.is_blocked() || self.hand_in(at, now, Gate::Waits, engine, upstream).1 == Room::None {
+                self.wait_for_room(at);
+                self.ready.push_back(at);
+            }
+        }
+    }
+
+    fn wait_for_room(&mut self, at: usize) {
+        self.blocked = true;
+        if let Some(client) = &mut self.slots[at].client {
+            client.ready = true;
         }
     }
 
@@ -102,26 +137,47 @@ impl Clients {
 
     /// Serves a client that was taken off the list; the work that this was.
     fn serve(&mut self, at: usize, now: Nanos, engine: &mut dyn Worker, upstream: &mut Upstream) -> i64 {
-        let Slot { client: Some(client), unreleased, id, .. } = &mut self.slots[at] else { return 0 };
+        let (work, room) = self.hand_in(at, now, self.gate, engine, upstream);
+        match room {
+            Room::None => {
+                self.wait_for_room(at);
+                self.ready.push_front(at);
+            }
+            Room::Enough | Room::Later => {}
+        }
+        if work > 0 {
+            self.busy_since = None;
+        }
+        work
+    }
+
+    /// Hands in what a client asks, that was taken off the list; the work that this was, and whether there was room.
+    fn hand_in(
+        &mut self,
+        at: usize,
+        now: Nanos,
+        gate: Gate,
+        engine: &mut dyn Worker,
+        upstream: &mut Upstream,
+    ) -> (i64, Room) {
+        let Slot { client: Some(client), unreleased, id, .. } = &mut self.slots[at] else {
+            return (0, Room::Enough);
+        };
         client.ready = false;
         let share = SHARE - client.debt;
         let max_held = self.crowd.pressure().max_held(client.proven);
         let allowance = Allowance { work: share, max_held };
-        let ways = Ways { engine, gate: self.gate, upstream };
+        // What clients asked of another node, and may yet be run here, goes first.
+        let gate = if upstream.has_own_first() && gate == Gate::Open { Gate::Waits } else { gate };
+        let ways = Ways { engine, gate, upstream };
         let (left, room) = client.submit(now, (at, *id), unreleased, ways, allowance, &self.watch);
         client.debt = (-left.work).max(0);
         recount(client, &mut self.crowd);
         mark(&mut client.dirty, &mut self.dirty, at);
-        match room {
-            Room::Enough => {}
-            Room::Later => mark(&mut client.later, &mut self.later, at),
-            Room::None => {
-                self.blocked = true;
-                client.ready = true;
-                self.ready.push_front(at);
-            }
+        if room == Room::Later {
+            mark(&mut client.later, &mut self.later, at);
         }
-        share - left.work
+        (share - left.work, room)
     }
 
     /// Hands a reply to its client, if it is still there; this moment is the stopwatch's.

@@ -2,8 +2,9 @@
 
 use highwater_core::{Outcome, Procedure, ProcedureId};
 use highwater_engines::sessions::{Keeper, Sweep};
-use highwater_engines::{Nanos, Refusal, Request, Worker};
+use highwater_engines::{Nanos, Request, Worker};
 
+use super::users::serves;
 use crate::resp::keyspace::SESSIONS_AT;
 use crate::token::{Owner, pack};
 
@@ -31,7 +32,7 @@ impl Sessions {
             return;
         }
         self.looked = now;
-        let serves = matches!(engine.ready(), Ok(()) | Err(Refusal::Busy));
+        let serves = serves(engine);
         let Some(args) = self.keeper.due(now, serves) else { return };
         if engine.submit(now, Request::new(pack(Owner::Keeper, 0, 0), self.sweep, &args)).is_ok() {
             self.keeper.asked();

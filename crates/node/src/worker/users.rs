@@ -61,7 +61,7 @@ impl Users {
         if self.reading.is_some() {
             return;
         }
-        let serves = serves(engine.ready());
+        let serves = serves(engine);
         let waited_for = !access.is_known() || serves && access.lacks_confirmation();
         let pause = match (serves, waited_for) {
             (true, true) => Some(SOON),
@@ -137,9 +137,20 @@ impl Users {
     }
 }
 
-/// Whether a replica that answers so takes transactions, if not at this moment.
-fn serves(ready: Result<(), Refusal>) -> bool {
-    matches!(ready, Ok(()) | Err(Refusal::Busy))
+/// What an engine answers to whoever asks who serves. While its replica waits for another one to serve, that is nobody who is known.
+///
+/// Invariant: between two leads of a replica each worker's engine has a turn in which it does not lead, and its host looks before each
+/// turn. So it sees [`NotServing`](Refusal::NotServing) at least once, and takes nothing that was known in one lead for known in the next.
+pub fn standing(engine: &dyn Worker) -> Result<(), Refusal> {
+    match engine.ready() {
+        Err(Refusal::Busy) if engine.waits_for_leader() => Err(Refusal::NotServing { ask: None }),
+        ready => ready,
+    }
+}
+
+/// Whether a replica takes transactions, if not at this moment.
+pub fn serves(engine: &dyn Worker) -> bool {
+    matches!(standing(engine), Ok(()) | Err(Refusal::Busy))
 }
 
 /// What a worker does with requests on data.
@@ -161,8 +172,15 @@ pub struct Gatekeeper {
 }
 
 impl Gatekeeper {
-    /// What to do now.
-    pub fn look(&mut self, access: &acl::Access, ready: Result<(), Refusal>) -> Gate {
+    /// What to do now, in front of this engine. Who waits until it is known who serves is not refused, though nobody knows its users here.
+    pub fn watch(&mut self, access: &acl::Access, engine: &dyn Worker) -> Gate {
+        match self.look(access, standing(engine)) {
+            Gate::Refuses(_) if engine.waits_for_leader() => Gate::Waits,
+            gate => gate,
+        }
+    }
+
+    fn look(&mut self, access: &acl::Access, ready: Result<(), Refusal>) -> Gate {
         match ready {
             Ok(()) | Err(Refusal::Busy) => {
                 if !std::mem::replace(&mut self.serves, true) {
@@ -199,6 +217,33 @@ mod tests {
     /// Serves, and notes what it is asked.
     #[derive(Default)]
     struct Serves(Vec<u8>);
+
+    /// Waits until it is known who serves.
+    struct Waiting;
+
+    impl Worker for Waiting {
+        fn ready(&self) -> Result<(), Refusal> {
+            Err(Refusal::Busy)
+        }
+
+        fn waits_for_leader(&self) -> bool {
+            true
+        }
+
+        fn submit(&mut self, _: Nanos, _: Request<'_>) -> Result<Taken, Refusal> {
+            Err(Refusal::Busy)
+        }
+
+        fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation, _: Levels) {}
+        fn peer_down(&mut self, _: Nanos, _: NodeId) {}
+        fn deliver(&mut self, _: Nanos, _: Endpoint, _: Frame) {}
+        fn turn(&mut self, _: Nanos, _: &mut Outbox) -> Next {
+            Next::Idle
+        }
+        fn describe(&self) -> String {
+            String::new()
+        }
+    }
 
     impl Worker for Serves {
         fn ready(&self) -> Result<(), Refusal> {
@@ -254,6 +299,31 @@ mod tests {
             users.turn(now + EVERY, &mut engine);
             assert_eq!(users.next(), None, "{outcome:?}: and that is all");
         }
+    }
+
+    /// While the lead is handed over requests wait, which looked as if the node served: what was confirmed before it gave the lead away
+    /// counted when it got the lead back, and a user was let in who had been removed meanwhile.
+    #[test]
+    fn a_lead_that_went_and_came_back_is_another_one() {
+        let access = Access::new(Vec::new(), Box::new(|| ()));
+        let (mut gatekeeper, mut engine) = (Gatekeeper::default(), Serves::default());
+        assert_eq!(gatekeeper.watch(&access, &Waiting), Gate::Waits, "nothing is known of its users");
+        read(&access);
+        assert_eq!(gatekeeper.watch(&access, &engine), Gate::Waits);
+        let confirmation = access.begin_confirmation();
+        access.confirm(confirmation);
+        assert_eq!(gatekeeper.watch(&access, &engine), Gate::Open);
+        // Handed over, and back: the engine never said that it does not serve.
+        assert_eq!(Waiting.ready(), Err(Refusal::Busy));
+        gatekeeper.watch(&access, &Waiting);
+        assert_eq!(gatekeeper.watch(&access, &engine), Gate::Waits, "the users may be others by now");
+        // Nor is anything confirmed by a node that waits.
+        let door = Arc::new(crate::worker::tests::bench::door());
+        let mut users = Users::new(door.clone());
+        door.access.want_confirmation();
+        users.turn(EVERY, &mut Waiting);
+        users.turn(2 * EVERY, &mut engine);
+        assert!(!engine.0.is_empty(), "it tries again when it serves");
     }
 
     #[test]

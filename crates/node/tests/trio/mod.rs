@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use highwater_core::{Clock, Incarnation};
+use highwater_node::admin::protocol::AdminRequest;
 use highwater_node::config::{Durability, Forward, Io, NodeConfig};
 use highwater_node::held::HeldBytes;
 use highwater_node::library::NodeLibrary;
@@ -97,6 +98,17 @@ impl Trio {
     pub fn roles(&self) -> (usize, [usize; 2]) {
         let leader = self.leader().unwrap();
         (leader, [(leader + 1) % 3, (leader + 2) % 3])
+    }
+
+    /// Has the leader hand its lead over, as an operator would, and waits until somebody else says that it leads.
+    pub fn hand_over(&self, leader: usize) {
+        let mut admin = TcpStream::connect(self.nodes[leader].as_ref().unwrap().admin_address()).unwrap();
+        admin.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = serde_json::to_string(&AdminRequest::HandOver { to: None }).unwrap();
+        admin.write_all(format!("{request}\n").as_bytes()).unwrap();
+        let mut line = String::new();
+        BufReader::new(admin).read_line(&mut line).unwrap();
+        until("another leader", || self.leader().is_some_and(|id| id != leader));
     }
 
     /// Ends a node at once.

@@ -57,6 +57,8 @@ enum Effect {
     Shun(NodeId),
     /// Its disk is about to be full, or slow.
     BadDisk(NodeId),
+    /// Its disk answers nothing.
+    Hung(NodeId),
     /// Ends by itself: a pause, connections that flap, a machine that vanished without a word.
     Passing,
 }
@@ -202,6 +204,7 @@ impl Hand {
                     world.slow_disk(*node, 0);
                     world.fill_disk(*node, None);
                 }
+                Effect::Hung(node) => world.hang_disk(*node, false),
                 Effect::Back(node, by) => world.clock(*node).leap_commits(*by),
                 _ => {}
             }
@@ -228,6 +231,7 @@ impl Hand {
                 | Effect::Back(..)
                 | Effect::Shun(_)
                 | Effect::BadDisk(_)
+                | Effect::Hung(_)
                 | Effect::Passing => {}
             }
         }
@@ -334,6 +338,11 @@ impl Hand {
                 who = victim(self, world, wanted).filter(|_| world.durable());
                 who.into_iter().for_each(|node| world.slow_disk(node, *by));
                 effect = who.map(Effect::BadDisk);
+            }
+            Fault::HungDisk(wanted) => {
+                who = victim(self, world, wanted).filter(|_| world.durable());
+                who.into_iter().for_each(|node| world.hang_disk(node, true));
+                effect = who.map(Effect::Hung);
             }
             Fault::FailSync(wanted) => {
                 // Where what is accepted does not wait for disks, that is a crash like any other: what was in the sync is forgotten.

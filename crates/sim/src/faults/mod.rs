@@ -77,6 +77,8 @@ pub enum Fault {
     FillDisk(Victim, u64),
     /// Every sync of a disk takes so much longer, in ns.
     SlowDisk(Victim, Nanos),
+    /// A disk answers nothing: no sync ends.
+    HungDisk(Victim),
     /// A disk's next sync fails, and the process ends with it; after the time it comes back.
     FailSync(Victim),
     /// An operator has the node join the cluster: starts it, if nobody has, and asks until that is done.
@@ -193,6 +195,7 @@ impl Fault {
             Fault::LoseNames(_) => "lose_names",
             Fault::FillDisk(..) => "fill_disk",
             Fault::SlowDisk(..) => "slow_disk",
+            Fault::HungDisk(_) => "hung_disk",
             Fault::FailSync(_) => "fail_sync",
             Fault::Add(_) => "add",
             Fault::Remove(_) => "remove",
@@ -241,6 +244,7 @@ impl Fault {
             | Fault::Vanish(victim, _)
             | Fault::FillDisk(victim, _)
             | Fault::SlowDisk(victim, _)
+            | Fault::HungDisk(victim)
             | Fault::FailSync(victim)
             | Fault::Pause(victim)
             | Fault::Isolate(victim)

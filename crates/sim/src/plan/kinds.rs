@@ -1,10 +1,10 @@
 //! Kinds of plans that are not the average with something more: runs of hours, runs whose faults begin at
 //! birth, and runs in which memory ends.
 
-use highwater_engines::Nanos;
+use highwater_engines::{EngineKind, Nanos};
 
 use super::{MOST_NODES, Machines, Plan, Sizes};
-use crate::faults::{Fault, Scheduled, Victim};
+use crate::faults::{Fault, LASTING, Scheduled, Victim};
 use crate::units::MS;
 use highwater_core::Random;
 
@@ -231,8 +231,30 @@ impl Plan {
             };
             self.faults.push(Scheduled { at_ns, for_ns, fault });
         }
+        self.hang_disks();
         self.faults.sort_by_key(|fault| fault.at_ns);
         self
+    }
+
+    /// In one of three plans a disk hangs, for a hundred timeouts, for good, or again and again: of the default engine, whose leader is to
+    /// make way. From chance of their own, so that plans keep what else they have.
+    fn hang_disks(&mut self) {
+        let random = &mut Random::new(self.seed ^ 0x4a16);
+        if self.engine() != Ok(EngineKind::Rolis) || !random.one_in(3) {
+            return;
+        }
+        let (timeout, node) = (self.settings.election_timeout, random.below(u64::from(self.replicas)) as u8);
+        let victim = random.pick(&[Victim::Leader, Victim::Leader, Victim::Node(node)]);
+        let at_ns = random.below(self.length_ns);
+        let times = match random.below(3) {
+            0 => vec![(at_ns, 100 * timeout)],
+            1 => vec![(at_ns, LASTING)],
+            _ => (0..6)
+                .map(|time| (at_ns + time * 4 * timeout, random.between(timeout, 3 * timeout)))
+                .collect(),
+        };
+        let hangs = |(at_ns, for_ns)| Scheduled { at_ns, for_ns, fault: Fault::HungDisk(victim) };
+        self.faults.extend(times.into_iter().map(hangs));
     }
 
     /// Whether it is one of those that last for minutes.

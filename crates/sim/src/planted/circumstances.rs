@@ -31,6 +31,7 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Defied => defied(plan),
         Circumstance::Stranded => stranded(plan),
         Circumstance::Jammed => jammed(plan),
+        Circumstance::Hung => hung(plan),
         Circumstance::HandedOver => handed_over(plan),
         Circumstance::Full => full(plan),
         Circumstance::Unpowered => unpowered(plan),
@@ -233,6 +234,16 @@ fn stranded(plan: &mut Plan) {
 /// One of the leader's workers gets stuck, for good.
 fn jammed(plan: &mut Plan) {
     lasts(plan, Fault::Stick(Victim::Leader, 0));
+}
+
+/// Replicas have disks, and the leader's hangs, for good. Clients ask for so much that what may wait for it does soon.
+fn hung(plan: &mut Plan) {
+    plan.disks = true;
+    plan.load = Load { clients: 32, transactions: 2400, workers: Busy::Any, ..plan.load };
+    plan.load.sizes.memory = 0;
+    plan.settings.max_in_flight_bytes = plan.settings.max_in_flight_bytes.min(16 << 10);
+    plan.settings.max_entry_bytes = plan.settings.max_entry_bytes.min(4 << 10);
+    lasts(plan, Fault::HungDisk(Victim::Leader));
 }
 
 /// Nothing else goes wrong from the middle on.

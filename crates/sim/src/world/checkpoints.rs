@@ -84,6 +84,9 @@ impl<L: Library> World<L> {
         if node.life != life || node.replica.is_none() {
             return;
         }
+        if node.disk.hung || node.disk.holds_checkpoints {
+            return node.disk.untold.push(Event::Checkpoint { node: id, life, number });
+        }
         let Some(scan) = node.disk.scan.take_if(|scan| scan.number == number) else { return };
         if let Some(publication) = node.disk.publication.take() {
             if fails {

@@ -15,6 +15,7 @@ use highwater_core::{Random, Timestamp};
 use highwater_engines::{DiskState, LogPosition, Nanos, Replica, Resume, releasable};
 use highwater_store::{Export, Importer, Store};
 
+use super::event::Event;
 use crate::network::Channel;
 
 /// What a group takes at least.
@@ -54,6 +55,12 @@ pub(super) struct Disk {
     pub room: Option<u64>,
     /// A sync takes so much longer.
     pub slowness: Nanos,
+    /// It answers nothing: what was begun ends when this does.
+    pub hung: bool,
+    /// Whoever writes its checkpoints stands still.
+    pub holds_checkpoints: bool,
+    /// Ends of syncs, and steps of checkpoints, that would have been told meanwhile.
+    pub untold: Vec<Event>,
     /// The next sync fails.
     pub fails: bool,
     /// Starts of a process on it, as its identity knows them: with what was on it when each began.
@@ -166,6 +173,7 @@ impl Disk {
             keeps
         }));
         (self.synced, self.syncing, self.fails) = (self.written(), false, false);
+        self.untold.clear();
         match (self.scan.take(), self.publication.take()) {
             // The name may have been on the disk already.
             (Some(scan), Some(publication)) if random.one_in(2) => {

@@ -242,7 +242,7 @@ impl<L: Library> World<L> {
     pub fn is_well(&self, id: NodeId) -> bool {
         let node = &self.nodes[id.0 as usize];
         let well = |slot: &Slot| !slot.stuck && slot.slowness == 1 && slot.not_before <= self.now + LONG_TURN;
-        node.replica.is_some() && !node.paused && node.slots.iter().all(well)
+        node.replica.is_some() && !node.paused && !node.disk.hung && node.slots.iter().all(well)
     }
 
     /// When the last of those turns ends that began while their thread was starved, and are far from over.

@@ -39,6 +39,9 @@ impl<L: Library> World<L> {
         if node.life != life || node.replica.is_none() {
             return;
         }
+        if node.disk.hung {
+            return node.disk.untold.push(Event::Synced { node: id, life, upto });
+        }
         let fails = std::mem::take(&mut node.disk.fails);
         if fails && !ignores_failed_syncs() {
             // Whether anything of it is there nobody knows: the process ends.
@@ -103,6 +106,32 @@ impl<L: Library> World<L> {
         self.nodes[id.0 as usize].disk.slowness = by;
     }
 
+    /// A disk answers nothing from now on, neither to the journal nor to who writes a checkpoint; or does again.
+    pub fn hang_disk(&mut self, id: NodeId, hangs: bool) {
+        self.nodes[id.0 as usize].disk.hung = hangs;
+        self.tell_what_is_untold(id);
+    }
+
+    /// Whoever writes a node's checkpoints stands still from now on, wherever it stands; or goes on.
+    pub fn hang_checkpoints(&mut self, id: NodeId, hangs: bool) {
+        self.nodes[id.0 as usize].disk.holds_checkpoints = hangs;
+        self.tell_what_is_untold(id);
+    }
+
+    fn tell_what_is_untold(&mut self, id: NodeId) {
+        let disk = &mut self.nodes[id.0 as usize].disk;
+        if !disk.hung && !disk.holds_checkpoints {
+            for event in std::mem::take(&mut disk.untold) {
+                self.queue.push(self.now + 1, event);
+            }
+        }
+    }
+
+    /// Whether a disk answers.
+    pub fn disk_answers(&self, id: NodeId) -> bool {
+        !self.nodes[id.0 as usize].disk.hung
+    }
+
     /// The next sync of a disk fails, and its process ends with it.
     pub fn fail_sync(&mut self, id: NodeId) {
         self.nodes[id.0 as usize].disk.fails = true;
@@ -116,7 +145,10 @@ impl<L: Library> World<L> {
     /// Ends a process, and its disk with it.
     pub fn wipe(&mut self, id: NodeId) {
         self.kill(id);
-        self.nodes[id.0 as usize].disk = Disk::default();
+        let disk = &mut self.nodes[id.0 as usize].disk;
+        let hung = disk.hung;
+        *disk = Disk::default();
+        disk.hung = hung;
     }
 
     /// A node's disk turned out to be stale.

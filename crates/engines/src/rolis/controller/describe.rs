@@ -72,7 +72,8 @@ impl RolisController {
                 .or_else(|| {
                     self.refuses().then(|| "refuses requests, and makes way for another leader".into())
                 })
-                .or_else(|| self.what_is_full());
+                .or_else(|| self.what_is_full())
+                .or_else(|| self.what_hangs());
         }
         if let Some((ballot, ready)) = self.leadership.progress() {
             let (epoch, all) = (ballot.epoch, self.desk.workers());
@@ -89,6 +90,7 @@ impl RolisController {
         let recalling =
             || forgets.then(|| "catches up with what it may have forgotten in a crash".to_string());
         let missing = missing.or_else(recalling).or_else(|| self.what_is_full());
+        let missing = missing.or_else(|| self.what_hangs());
         let me = self.desk.me.node;
         let stranger = self.election.members().is_some_and(|members| members.voter(me).is_none());
         missing.or_else(|| {

@@ -1,9 +1,12 @@
-//! Disks that are low, and disks that are older than they should be.
+//! Disks that are low, disks that hang, and disks that are older than they should be.
 //!
 //! *Low.* The leader refuses what writes before a majority's disks are full, so that elections and reads, which write a
 //! little, go on.
 //!
 //! Invariant: while a voter without whom there is no majority says that its disk is low, nothing new is executed that writes.
+//!
+//! *Hung.* A disk that answers nothing costs its node's vote, and nothing else before the memory for what waits is used up. Then a leader makes
+//! way. Nobody elects it again meanwhile: its own promise would have to be on that disk.
 //!
 //! *Stale.* [`Witness`](super::super::witness::Witness) has the reasons.
 //!
@@ -55,6 +58,35 @@ impl RolisController {
         }
         self.desk.shared.disk_full.store(!needed.is_empty(), Ordering::Relaxed);
         self.disk_room.refusing = needed;
+    }
+
+    /// A leader that takes nothing more because its disk hangs hands its lead over: the others have decided what it took, so all of it is
+    /// released, and nobody's outcome is unknown. Once in a lead: where nobody takes it over, it refuses what it cannot serve, and whoever can
+    /// is elected.
+    pub(super) fn leave_hung_disk(&mut self, now: Nanos) {
+        let Some(ballot) = self.leadership.leading() else { return };
+        let Some(hung) = self.health.held_by_disk(&self.desk.shared) else { return };
+        let tried = self.disk_room.left_in == Some(ballot.epoch);
+        if tried || !self.election.quorum_heard(now, self.desk.silence()) {
+            return;
+        }
+        self.disk_room.left_in = Some(ballot.epoch);
+        self.desk.note(format!(
+            "nothing has got to this node's disk for {} ms, and so much waits for it that nothing more is taken: another node shall lead",
+            hung / 1_000_000
+        ));
+        if let Err(why) = self.begin_hand_over(now, None) {
+            self.desk.note(format!("nobody takes the lead: {why}"));
+        }
+    }
+
+    /// For an operator, in words: this node's disk hangs. One that has no room is another matter.
+    pub(super) fn what_hangs(&self) -> Option<String> {
+        let hung = self.health.disk_hangs(&self.desk.shared).filter(|_| !self.disk_room.low)?;
+        Some(format!(
+            "nothing has got to this node's disk for {} ms, though something waits",
+            hung / 1_000_000
+        ))
     }
 
     /// Whose disks are low, of those who are here, if the rest of them is no majority; this node's, if its disk is.

@@ -1,5 +1,5 @@
 //! Handing the lead over: what the stages of [`HandOver`] mean for the rest of the replica, as the one that leads and as the one
-//! that is told to.
+//! that is told to. And when requests wait because somebody is about to lead.
 
 use std::sync::atomic::Ordering;
 
@@ -12,6 +12,9 @@ use super::super::hooks;
 use super::super::messages::Command;
 use super::RolisController;
 use crate::seam::{Handover, Nanos};
+
+/// Between a promise and the first heartbeat of whoever wins with it lie round trips, and syncs; for this part of a timeout they are waited for.
+const AWAITED: u64 = 4;
 
 impl RolisController {
     // ---- the leader ----
@@ -67,12 +70,35 @@ impl RolisController {
                 None => break None,
             }
         };
-        let inherits = self.handing.inherits_until(now);
-        let holds = self.handing.holds_requests(now) || inherits.is_some();
-        if holds != self.desk.shared.holds_requests.swap(holds, Ordering::Relaxed) {
+        let waits = self.hold_requests(now);
+        [retries, next, waits].into_iter().flatten().min()
+    }
+
+    /// Has requests wait while somebody is about to lead; when to look again, if so.
+    ///
+    /// Invariant: every reason has an end in time, and workers hear of it before they are told to lead no more.
+    pub(super) fn hold_requests(&mut self, now: Nanos) -> Option<Nanos> {
+        let waits =
+            [self.handing.inherits_until(now), self.admission.holds_until(now), self.awaits_leader(now)];
+        let waits = waits.into_iter().flatten().max();
+        let holds = self.handing.holds_requests(now) || waits.is_some();
+        // Release; pairs with the Acquire in `Context::refer`.
+        if holds != self.desk.shared.holds_requests.swap(holds, Ordering::Release) {
             self.desk.wake_workers();
         }
-        [retries, next, inherits].into_iter().flatten().min()
+        waits
+    }
+
+    /// Somebody else wins the next epoch: requests wait for a moment instead of being told that nobody leads, if somebody did until now.
+    pub(super) fn await_leader(&mut self, now: Nanos) {
+        if self.desk.shared.leader().is_some() {
+            self.awaits_leader = now + self.desk.timeouts(1) / AWAITED;
+        }
+    }
+
+    fn awaits_leader(&self, now: Nanos) -> Option<Nanos> {
+        let unknown = self.known_leader(now).is_none();
+        Some(self.awaits_leader).filter(|until| unknown && now < *until)
     }
 
     /// Does what comes next; until when to wait then, if so.

@@ -41,9 +41,11 @@ impl RolisController {
         }
         if foreign {
             self.admission.end();
+            self.await_leader(now);
         }
         self.hand_over_ends(now, foreign);
         self.leadership.fence(now, ballot);
+        self.hold_requests(now);
         self.desk.command_all(|_| Command::Fence(ballot));
     }
 

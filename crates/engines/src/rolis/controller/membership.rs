@@ -13,6 +13,7 @@ use highwater_core::limits::MAX_NODES;
 use highwater_core::{NodeId, StreamId};
 
 use super::super::control::ControlMessage;
+use super::super::handover::STAGE;
 use super::super::messages::Command;
 use super::super::takeover::PATIENCE;
 use super::RolisController;
@@ -229,7 +230,8 @@ impl RolisController {
             return;
         }
         self.handing.quiesced(stream);
-        if self.admission.quiesced(stream, self.desk.workers()) {
+        let holds_until = now + self.desk.timeouts(STAGE);
+        if self.admission.quiesced(stream, self.desk.workers(), holds_until) {
             self.election.campaign(now);
             if self.election.standing() != Standing::Preparing {
                 // A worker is stuck, say: this node may not stand now. Whoever wants the change asks again.

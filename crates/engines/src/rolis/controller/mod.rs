@@ -74,6 +74,8 @@ pub struct RolisController {
     leadership: Leadership,
     admission: Admission,
     handing: HandOver,
+    /// Whoever wins the epoch that was promised last is waited for until then.
+    awaits_leader: Nanos,
     /// How often the workers were asked to be quiet.
     quiets: u64,
     receiver: Receiver,
@@ -139,6 +141,7 @@ impl RolisController {
             leadership: Leadership::default(),
             admission: Admission::default(),
             handing: HandOver::default(),
+            awaits_leader: 0,
             quiets: 0,
             receiver: Receiver::new(seed),
             donor: Donor::default(),
@@ -177,7 +180,10 @@ impl RolisController {
     /// Reads what the workers show: whom they heard, and how they are.
     fn feel_pulses(&mut self, now: Nanos) {
         hear_streams(&mut self.election, &self.desk);
-        let felt = self.health.feel(now, self.leads(), &self.election, &mut self.desk);
+        self.health.feel(now, &self.election, &mut self.desk);
+        self.leave_hung_disk(now);
+        let stands = (self.leads(), self.handing.is_under_way());
+        let felt = self.health.judge(now, stands, &self.election, &self.desk);
         if felt.stuck_changed {
             self.refresh_eligibility();
         }

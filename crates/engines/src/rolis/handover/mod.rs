@@ -25,7 +25,7 @@ use crate::seam::{Handover, Nanos};
 pub use message::{HandOverMessage, Reason, Word};
 
 /// A stage may take so many election timeouts, and requests wait for a new leader as long.
-const STAGE: u64 = 2;
+pub const STAGE: u64 = 2;
 /// A new leader may take so many to say that it serves. Who asked for the hand-over waits for its word; requests do not.
 const MOVE: u64 = 20;
 /// A node that is about to end looks for a successor for so many.

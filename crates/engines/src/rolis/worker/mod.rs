@@ -276,6 +276,20 @@ impl RolisWorker {
         spares.flush(now, busy, send)
     }
 
+    /// Whether so much waits for this node's disk that nothing more is taken: a leader's own disk may be the slowest, and what waits for it
+    /// is bounded, too. If that lasts the controller makes way ([`Health`](super::health::Health)).
+    fn is_held_by_disk(&self) -> bool {
+        self.gate.unsynced_bytes() >= self.context.options().max_in_flight_bytes as u64
+    }
+
+    /// Refers a client to whoever leads. If that is this node the command to open the epoch is in this worker's mailbox, and is looked for in
+    /// its next turn.
+    fn refer(&self) -> Refusal {
+        let refusal = self.context.refer();
+        let opens = matches!(self.mode, Mode::TakingOver(_)) && self.context.is_led_here();
+        if opens { Refusal::Busy } else { refusal }
+    }
+
     /// Shows the controller that this worker is at work, and whether its stream moves.
     fn show_pulse(&mut self, now: Nanos, next: Next, out: &mut Outbox) {
         let leads = matches!(self.mode, Mode::Leading(_));
@@ -286,6 +300,7 @@ impl RolisWorker {
         // What the controller reads a moment too early it reads with its next heartbeat.
         out.wake_controller |= still_since != NEVER && self.context.shared.rests.load(Ordering::Relaxed);
         pulse.waiting_bytes(if leads { self.stream.undecided_bytes() } else { 0 });
+        pulse.unsynced(self.gate.unsynced_since(), if leads { self.gate.unsynced_bytes() } else { 0 });
         pulse.turned(now, next);
     }
 }
@@ -293,15 +308,16 @@ impl RolisWorker {
 impl Worker for RolisWorker {
     fn ready(&self) -> Result<(), Refusal> {
         match self.mode {
-            // The leader's own disk may be the slowest: what waits for it is bounded, too.
-            Mode::Leading(_)
-                if self.gate.unsynced_bytes() >= self.context.options().max_in_flight_bytes as u64 =>
-            {
-                Err(Refusal::Busy)
-            }
+            // Before anything that may last: who is refused can ask elsewhere.
+            Mode::Leading(_) if self.context.has_no_quorum() => Err(Refusal::NoQuorum),
+            Mode::Leading(_) if self.is_held_by_disk() => Err(Refusal::Busy),
             Mode::Leading(_) => self.lead.admits(&self.context, &self.occ),
-            _ => Err(self.context.refer()),
+            _ => Err(self.refer()),
         }
+    }
+
+    fn waits_for_leader(&self) -> bool {
+        !matches!(self.mode, Mode::Leading(_)) && self.refer() == Refusal::Busy
     }
 
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {

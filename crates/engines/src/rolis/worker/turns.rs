@@ -46,7 +46,8 @@ impl RolisWorker {
         if let Mode::TakingOver(opening) = &mut self.mode {
             opening.report_ready(caught_up, &self.context, &mut self.stream, turn);
         }
-        if applying == Applying::More { Next::Now } else { Next::Idle }
+        // Nobody wakes a worker for what holds it back: it looks again, as one that follows does.
+        self.replay.next(applying, turn.now)
     }
 
     pub(super) fn turn_leading(&mut self, ballot: Ballot, turn: &mut Turn<'_>) -> Next {

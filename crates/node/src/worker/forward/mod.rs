@@ -13,9 +13,10 @@
 //!
 //! - **Order.** Requests of one client go over one connection, are submitted in the order in which they came, to one worker. One that
 //!   waits has those behind it wait.
-//! - **At most once.** A request is sent once. One that was refused was not done, and its client is told in the words of
-//!   `server.redirect`, or that it was denied. One without an answer (the leader is another one, the connection broke) is `UNKNOWN`; it
-//!   is never sent again. Before anybody else is asked its connection is cut, so that it is not begun later.
+//! - **At most once.** A request is sent again only if it was refused, which means that it was not begun: of one who leads no more it is
+//!   asked of the next leader, for a second; any other refusal its client is told in the words of `server.redirect`, or that it was denied.
+//!   One without an answer (the connection broke, or who leads no more says nothing for a quarter of a second) is `UNKNOWN`; it is never
+//!   sent again. Before anybody else is asked its connection is cut, so that it is not begun later.
 //! - **No circles.** What came from a node goes to the engine, or is refused; it is not forwarded.
 //! - **Who asks.** A request names its user, and is let through by the users of the node that serves ([`rights`]). That the name is right
 //!   is the other node's word: nodes are known to each other by their handshake. No client can say such a thing.
@@ -163,10 +164,16 @@ impl Forwarding {
         for (at, seq) in self.upstream.take_unknown() {
             clients.unanswered(at, seq, self.stopwatch.now());
         }
+        for (at, seq) in self.upstream.take_refused() {
+            clients.refused(at, seq, self.stopwatch.now(), Refusal::NotServing { ask: None }, 0);
+        }
     }
 
     /// Submits what other nodes ask.
     pub fn serve(&mut self, now: Nanos, engine: &mut dyn Worker, gate: Gate, ending: Option<Refusal>) {
+        if gate == Gate::Open {
+            self.upstream.run_again(now, engine);
+        }
         let links = &self.links;
         self.guests.serve(now, engine, gate, ending, |node| links.queued(node));
     }
@@ -209,7 +216,7 @@ impl Forwarding {
     /// Bytes that wait for sockets or for their turn, and bytes of receive buffers.
     pub fn held_bytes(&self) -> (usize, usize) {
         let (sending, receiving) = self.links.held_bytes();
-        (sending, receiving + self.guests.held_bytes())
+        (sending + self.upstream.held_bytes(), receiving + self.guests.held_bytes())
     }
 
     /// Gives back what receive buffers do not need; whether anything came since the last call.
@@ -263,7 +270,7 @@ impl Sides<'_> {
             }
             Message::Refused { number, refusal, slot } => {
                 let moment = *self.moment.get_or_insert_with(|| stopwatch.now());
-                if let Some((at, seq)) = self.upstream.answered(from, number) {
+                if let Some((at, seq)) = self.upstream.refused(from, number, refusal) {
                     self.clients.refused(at, seq, moment, refusal, slot);
                 }
             }

@@ -1,17 +1,33 @@
 //! The side that forwards: what this worker's clients have asked of the leader, and who waits there for data.
 
+//!
+//! # When another node leads than before
+//!
+//! Answers of the one before may be on their way, and what it has not begun it refuses as soon as it knows that it leads no more. So it is
+//! waited for, for [`GRACE`]; then nobody tells what became of the rest. Meanwhile nobody else is asked: what a client asked first takes
+//! effect first.
+//!
+//! What was refused because its leader led no more was not begun, and is asked of the next one, or run here if that is this node, in the
+//! order in which it came. Not if its client has had an answer to what it asked later: then it is told of the refusal.
+
 use std::collections::{BTreeSet, VecDeque};
 
 use highwater_core::NodeId;
-use highwater_engines::{Frame, Nanos, Refusal};
+use highwater_engines::{Frame, Nanos, Refusal, Request, Taken, Worker};
 
 use super::message::{Ask, Message, encode_keys};
 use crate::resp::EngineRequest;
+use crate::token::{Owner, pack};
 
 /// Requests that may be under way to one leader.
 const MAX_ASKED: usize = 8192;
 /// How long requests wait for a leader, or for a connection to it, before their clients are told that there is none.
 const PATIENCE: Nanos = 1_000_000_000;
+
+/// How long answers of a leader that leads no more are waited for.
+const GRACE: Nanos = 250_000_000;
+/// After a refusal by a node that is still said to lead, how long until it is asked again.
+const AGAIN_AFTER: Nanos = 2_000_000;
 
 /// What became of a request that was to be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +60,36 @@ pub struct Upstream {
     serial: u64,
     /// Since when there is nobody to ask.
     lacks_since: Option<Nanos>,
+    /// Who is asked leads no more: until when answers are waited for.
+    leaves_at: Option<Nanos>,
+    /// What was refused because its leader led no more, in order, to be asked again.
+    again: Again,
+    /// What was to be asked again and is run here, where the engine has put it off: what its client asks next waits for it.
+    put_off: Vec<Place>,
+    /// Requests that were refused, and are asked of nobody else.
+    refused: Vec<Place>,
     /// Requests whose end nobody will tell.
     unknown: Vec<Place>,
     out: Vec<(NodeId, Frame)>,
+}
+
+/// Requests that are to be asked again.
+#[derive(Default)]
+struct Again {
+    requests: VecDeque<Asked>,
+    /// Who refused the last of them, and since when they wait; nobody and never before somebody looked.
+    by: Option<NodeId>,
+    since: Option<Nanos>,
+    next: Nanos,
+}
+
+/// A request that is not answered.
+struct Asked {
+    place: Place,
+    /// Bytes of its arguments.
+    bytes: usize,
+    /// As it was sent.
+    frame: Frame,
 }
 
 /// Whom requests go to.
@@ -55,7 +98,7 @@ struct Asking {
     /// Tells it from earlier ones.
     serial: u64,
     /// Requests that are not answered, in order; those in between that are leave `None`. The first is not answered.
-    asked: VecDeque<Option<(Place, usize)>>,
+    asked: VecDeque<Option<Asked>>,
     /// The number of the first.
     first: u64,
     /// Bytes of arguments of those that are not answered.
@@ -76,6 +119,10 @@ impl Upstream {
             asking: None,
             serial: 0,
             lacks_since: None,
+            leaves_at: None,
+            again: Again::default(),
+            put_off: Vec::new(),
+            refused: Vec::new(),
             unknown: Vec::new(),
             out: Vec::new(),
         }
@@ -94,8 +141,8 @@ impl Upstream {
 
     /// Looks who leads; the node to hang up on, if what was asked of it must not be done any more.
     ///
-    /// Whatever waits for an earlier leader's answer will not have one that counts: its fate is unknown. What has not left yet goes with
-    /// the connection, so that nothing that was given up is done later than what comes next.
+    /// What an earlier leader has not answered in time has an unknown fate. What has not left yet goes with the connection, so that nothing
+    /// that was given up is done later than what comes next.
     pub fn look(&mut self, now: Nanos, ready: Result<(), Refusal>) -> Option<NodeId> {
         if !self.on {
             return None;
@@ -109,10 +156,7 @@ impl Upstream {
             // This node.
             Ok(()) | Err(Refusal::NoQuorum | Refusal::Busy | Refusal::Unsupported) => self.leader = None,
         }
-        let left = match &self.asking {
-            Some(asking) if Some(asking.leader) != self.leader => self.give_up(),
-            _ => None,
-        };
+        let left = if self.has_waited_enough(now) { self.give_up() } else { None };
         if let (None, Some(leader)) = (&self.asking, self.leader)
             && self.ready.contains(&leader)
         {
@@ -127,7 +171,88 @@ impl Upstream {
             None if self.leader.is_some() && self.leader != before => Some(now),
             None => Some(self.lacks_since.unwrap_or(now)),
         };
+        self.ask_again(now);
         left
+    }
+
+    /// Whether the one who is asked leads no more, and owes no answer, or has had the time to give it.
+    fn has_waited_enough(&mut self, now: Nanos) -> bool {
+        let Some(asking) = self.asking.as_ref().filter(|asking| Some(asking.leader) != self.leader) else {
+            self.leaves_at = None;
+            return false;
+        };
+        let at = *self.leaves_at.get_or_insert(now + GRACE);
+        asking.asked.is_empty() || now >= at
+    }
+
+    /// Whether answers of one who leads no more are waited for: what this node's clients ask now comes behind them.
+    #[inline]
+    pub fn is_leaving(&self) -> bool {
+        self.leaves_at.is_some() || !self.again.requests.is_empty()
+    }
+
+    /// Whether this node serves, and what its clients asked of another one before is to be run or answered first.
+    pub fn has_own_first(&self) -> bool {
+        self.on && self.serves && (self.is_leaving() || !self.put_off.is_empty())
+    }
+
+    /// Gives up what was refused for too long, and asks the rest of whoever leads now.
+    fn ask_again(&mut self, now: Nanos) {
+        if self.again.requests.is_empty() {
+            return;
+        }
+        let since = *self.again.since.get_or_insert(now);
+        if now >= since + PATIENCE {
+            self.refused.extend(self.again.requests.drain(..).map(|asked| asked.place));
+        }
+        let Some(asking) = self.asking.as_ref().filter(|_| self.leaves_at.is_none()) else { return };
+        if self.again.by == Some(asking.leader) && now < self.again.next {
+            return;
+        }
+        self.again.next = now + AGAIN_AFTER;
+        while self.asking.as_ref().is_some_and(|asking| self.has_room(asking))
+            && let Some(asked) = self.again.requests.pop_front()
+        {
+            let (message, args) = Message::decode(&asked.frame).expect("it was encoded here");
+            let Message::Ask(ask) = message else { unreachable!("nothing else is asked") };
+            self.send(asked.place, ask, args);
+        }
+    }
+
+    /// Has this node's engine run what was refused elsewhere, as far as it takes it: this node leads now.
+    pub fn run_again(&mut self, now: Nanos, engine: &mut dyn Worker) {
+        while self.serves
+            && let Some(asked) = self.again.requests.pop_front()
+        {
+            let (message, args) = Message::decode(&asked.frame).expect("it was encoded here");
+            let Message::Ask(ask) = message else { unreachable!("nothing else is asked") };
+            let (at, seq) = asked.place;
+            let token = pack(Owner::Client, at, seq);
+            let request = Request { session: ask.session, ..Request::new(token, ask.procedure, args) };
+            match engine.submit(now, request) {
+                Ok(Taken::PutOff) => self.put_off.push(asked.place),
+                Ok(Taken::Placed) => {}
+                Err(Refusal::Busy | Refusal::NotServing { .. }) => {
+                    self.again.requests.push_front(asked);
+                    return;
+                }
+                Err(_) => self.refused.push(asked.place),
+            }
+        }
+    }
+
+    /// A request of a client has ended here.
+    #[inline]
+    pub fn ended(&mut self, place: Place) {
+        if !self.put_off.is_empty() {
+            self.put_off.retain(|known| *known != place);
+        }
+    }
+
+    /// Bytes of requests that are not answered: they may have to be asked again.
+    pub fn held_bytes(&self) -> usize {
+        let again: usize = self.again.requests.iter().map(|asked| asked.bytes).sum();
+        self.asking.as_ref().map_or(0, |asking| asking.bytes) + again
     }
 
     /// A connection to this node is up, and a request means the same there.
@@ -147,9 +272,10 @@ impl Upstream {
     /// Nothing is asked of the present one any more; who it is, if it was asked something.
     fn give_up(&mut self) -> Option<NodeId> {
         let asking = self.asking.take()?;
+        self.leaves_at = None;
         self.out.retain(|(to, _)| *to != asking.leader);
         let waits = !asking.asked.is_empty() || asking.lined > 0;
-        self.unknown.extend(asking.asked.into_iter().flatten().map(|(place, _)| place));
+        self.unknown.extend(asking.asked.into_iter().flatten().map(|asked| asked.place));
         waits.then_some(asking.leader)
     }
 
@@ -158,17 +284,28 @@ impl Upstream {
         std::mem::take(&mut self.unknown)
     }
 
+    /// Requests that were refused, and are asked of nobody else.
+    pub fn take_refused(&mut self) -> Vec<Place> {
+        std::mem::take(&mut self.refused)
+    }
+
     /// Whether a request that was put off is to be tried again.
     pub fn may_ask(&self, now: Nanos) -> bool {
         match &self.asking {
+            _ if self.is_leaving() => false,
             Some(asking) => self.has_room(asking),
             None => self.serves || self.lacks_since.is_none_or(|since| now >= since + PATIENCE),
         }
     }
 
-    /// When those that were put off are told that there is nobody.
+    /// When those that were put off are told that there is nobody, or whoever leads no more has had the time to answer.
     pub fn deadline(&self) -> Option<Nanos> {
-        self.lacks_since.map(|since| since + PATIENCE)
+        let lacks = self.lacks_since.map(|since| since + PATIENCE);
+        let again = self.again.since.filter(|_| !self.again.requests.is_empty()).map(|since| {
+            let asks = self.asking.is_some() && self.leaves_at.is_none();
+            if asks { self.again.next.min(since + PATIENCE) } else { since + PATIENCE }
+        });
+        [lacks, again, self.leaves_at].into_iter().flatten().min()
     }
 
     fn has_room(&self, asking: &Asking) -> bool {
@@ -181,37 +318,76 @@ impl Upstream {
             return Forwarded::No;
         }
         match &self.asking {
+            _ if self.is_leaving() => return Forwarded::Later,
             Some(asking) if self.has_room(asking) => {}
             Some(_) => return Forwarded::Later,
             None if self.may_ask(now) => return Forwarded::No,
             None => return Forwarded::Later,
         }
-        let asking = self.asking.as_mut().expect("it has room");
-        let ask = Message::Ask(Ask {
-            number: asking.first + asking.asked.len() as u64,
+        let ask = Ask {
+            number: 0,
             client,
             procedure: request.procedure,
             effect: request.effect,
             user: request.user.to_vec(),
             session: request.session,
-        });
-        asking.asked.push_back(Some((place, request.args.len())));
-        asking.bytes += request.args.len();
-        self.out.push((asking.leader, ask.encode(request.args)));
+        };
+        self.send(place, ask, request.args);
         Forwarded::Sent
     }
 
-    /// The leader has answered, or refused; whose request it was. `None`: one that was given up.
+    /// Sends a request to the one who is asked.
+    fn send(&mut self, place: Place, ask: Ask, args: &[u8]) {
+        let asking = self.asking.as_mut().expect("it has room");
+        let number = asking.first + asking.asked.len() as u64;
+        let frame = Message::Ask(Ask { number, ..ask }).encode(args);
+        asking.asked.push_back(Some(Asked { place, bytes: args.len(), frame: frame.clone() }));
+        asking.bytes += args.len();
+        self.out.push((asking.leader, frame));
+    }
+
+    /// The leader has answered; whose request it was. `None`: one that was given up.
     pub fn answered(&mut self, from: NodeId, number: u64) -> Option<Place> {
+        let place = self.take(from, number)?.place;
+        self.refuse_earlier(place);
+        Some(place)
+    }
+
+    /// The leader has refused a request; whose it was, if that one is to be told, for it is asked of nobody else.
+    pub fn refused(&mut self, from: NodeId, number: u64, refusal: Refusal) -> Option<Place> {
+        let asked = self.take(from, number)?;
+        if !matches!(refusal, Refusal::NotServing { .. }) {
+            self.refuse_earlier(asked.place);
+            return Some(asked.place);
+        }
+        if self.again.requests.is_empty() {
+            self.again.since = None;
+        }
+        self.again.by = Some(from);
+        self.again.requests.push_back(asked);
+        None
+    }
+
+    fn take(&mut self, from: NodeId, number: u64) -> Option<Asked> {
         let asking = self.asking.as_mut().filter(|asking| asking.leader == from)?;
         let at = usize::try_from(number.checked_sub(asking.first)?).ok()?;
-        let (place, bytes) = asking.asked.get_mut(at)?.take()?;
-        asking.bytes -= bytes;
+        let asked = asking.asked.get_mut(at)?.take()?;
+        asking.bytes -= asked.bytes;
         while let Some(None) = asking.asked.front() {
             asking.asked.pop_front();
             asking.first += 1;
         }
-        Some(place)
+        Some(asked)
+    }
+
+    /// A client has an answer: what it asked before that must not be run later.
+    fn refuse_earlier(&mut self, answered: Place) {
+        let Upstream { again, refused, .. } = self;
+        again.requests.retain(|asked| {
+            let earlier = asked.place.0 == answered.0;
+            refused.extend(earlier.then_some(asked.place));
+            !earlier
+        });
     }
 
     /// A client waits for data: the leader puts it in line.
@@ -237,92 +413,4 @@ impl Upstream {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::resp::request::Effect;
-    use highwater_core::ProcedureId;
-
-    const ELSEWHERE: Result<(), Refusal> = Err(Refusal::NotServing { ask: Some(NodeId(1)) });
-    const OTHER: Result<(), Refusal> = Err(Refusal::NotServing { ask: Some(NodeId(2)) });
-
-    fn request(args: &[u8], snapshot: bool) -> EngineRequest<'_> {
-        let (procedure, effect) = (ProcedureId(0), Effect::Writes);
-        EngineRequest {
-            seq: 0,
-            snapshot,
-            freshness: None,
-            session: None,
-            procedure,
-            args,
-            effect,
-            user: b"default",
-        }
-    }
-
-    fn asking() -> Upstream {
-        let mut upstream = Upstream::new(true, 100);
-        upstream.ready(NodeId(1));
-        upstream.ready(NodeId(2));
-        assert_eq!(upstream.look(0, ELSEWHERE), None);
-        upstream
-    }
-
-    #[test]
-    fn answers_come_in_any_order_and_count_once() {
-        let mut upstream = asking();
-        for seq in 0..3 {
-            assert_eq!(upstream.ask(0, &request(b"x", false), 9, (4, seq)), Forwarded::Sent);
-        }
-        assert_eq!(upstream.answered(NodeId(1), 1), Some((4, 1)));
-        assert_eq!(upstream.answered(NodeId(1), 1), None, "it was answered");
-        assert_eq!(upstream.answered(NodeId(2), 0), None, "it was not asked");
-        assert_eq!(upstream.answered(NodeId(1), 0), Some((4, 0)));
-        assert_eq!(upstream.answered(NodeId(1), 2), Some((4, 2)));
-        assert_eq!(upstream.answered(NodeId(1), 3), None, "there is none");
-        assert_eq!(upstream.drain().count(), 3);
-    }
-
-    #[test]
-    fn what_waits_for_an_earlier_leader_is_unknown_and_its_late_answer_nobodys() {
-        let mut upstream = asking();
-        upstream.ask(0, &request(b"x", false), 9, (4, 7));
-        assert_eq!(upstream.look(1, Err(Refusal::NotServing { ask: None })), None, "it may still answer");
-        assert_eq!(upstream.look(2, OTHER), Some(NodeId(1)), "what it was not sent yet is not to be sent");
-        assert_eq!(upstream.drain().count(), 0);
-        assert_eq!(upstream.take_unknown(), [(4, 7)]);
-        assert_eq!(upstream.answered(NodeId(1), 0), None);
-        assert_eq!(upstream.ask(2, &request(b"x", false), 9, (4, 8)), Forwarded::Sent);
-        upstream.lost(NodeId(2));
-        assert_eq!(upstream.take_unknown(), [(4, 8)]);
-        // This node leads now: nobody is asked.
-        assert_eq!(upstream.look(3, Ok(())), None);
-        assert_eq!(upstream.serial(), None);
-        assert!(upstream.may_ask(3), "what waited is for this node now");
-    }
-
-    #[test]
-    fn a_request_waits_for_a_leader_but_not_for_ever_and_a_snapshot_not_at_all() {
-        let mut upstream = Upstream::new(true, 100);
-        upstream.look(5, ELSEWHERE);
-        assert_eq!(upstream.ask(5, &request(b"x", false), 9, (0, 0)), Forwarded::Later);
-        assert!(!upstream.may_ask(5 + PATIENCE - 1));
-        assert_eq!(upstream.deadline(), Some(5 + PATIENCE));
-        assert_eq!(upstream.ask(5 + PATIENCE, &request(b"x", false), 9, (0, 0)), Forwarded::No);
-        assert_eq!(asking().ask(0, &request(b"x", true), 9, (0, 0)), Forwarded::No);
-        assert_eq!(Upstream::new(false, 100).ask(0, &request(b"x", false), 9, (0, 0)), Forwarded::No);
-    }
-
-    #[test]
-    fn the_window_closes_and_opens_and_one_request_always_fits() {
-        let mut upstream = asking();
-        assert_eq!(upstream.ask(0, &request(&[0; 5000], false), 9, (0, 0)), Forwarded::Sent);
-        assert_eq!(upstream.ask(0, &request(b"x", false), 9, (0, 1)), Forwarded::Later);
-        assert!(!upstream.may_ask(0));
-        upstream.answered(NodeId(1), 0);
-        assert!(upstream.may_ask(0));
-        for seq in 0..MAX_ASKED as u64 {
-            assert_eq!(upstream.ask(0, &request(b"", false), 9, (0, seq)), Forwarded::Sent);
-        }
-        assert_eq!(upstream.ask(0, &request(b"", false), 9, (0, 0)), Forwarded::Later);
-    }
-}
+mod tests;

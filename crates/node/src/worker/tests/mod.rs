@@ -1,6 +1,7 @@
 //! Clients over real sockets, around an engine that does as it is told, turn by turn and in virtual time.
 
 pub(super) mod bench;
+mod busy;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -56,7 +57,10 @@ over_both! {
     who_breaks_off_is_noticed_whatever_it_was_doing,
     who_quits_is_told_everything_first,
     nothing_is_spun_for_clients_that_wait,
+    who_asks_nothing_of_an_engine_without_room_is_answered,
 }
+
+use busy::who_asks_nothing_of_an_engine_without_room_is_answered;
 
 /// The client wrote everything before it read anything; the replies fill its socket, and then nothing more arrives here:
 /// what was received went on being served only when something was received.

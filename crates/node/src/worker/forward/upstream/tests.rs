@@ -1,0 +1,191 @@
+use super::*;
+use crate::resp::request::Effect;
+use highwater_core::{Incarnation, Levels, ProcedureId};
+use highwater_engines::{Endpoint, Next, Outbox};
+
+const ELSEWHERE: Result<(), Refusal> = Err(Refusal::NotServing { ask: Some(NodeId(1)) });
+const OTHER: Result<(), Refusal> = Err(Refusal::NotServing { ask: Some(NodeId(2)) });
+
+fn request(args: &[u8], snapshot: bool) -> EngineRequest<'_> {
+    let (procedure, effect) = (ProcedureId(0), Effect::Writes);
+    EngineRequest {
+        seq: 0,
+        snapshot,
+        freshness: None,
+        session: None,
+        procedure,
+        args,
+        effect,
+        user: b"default",
+    }
+}
+
+fn asking() -> Upstream {
+    let mut upstream = Upstream::new(true, 100);
+    upstream.ready(NodeId(1));
+    upstream.ready(NodeId(2));
+    assert_eq!(upstream.look(0, ELSEWHERE), None);
+    upstream
+}
+
+#[test]
+fn answers_come_in_any_order_and_count_once() {
+    let mut upstream = asking();
+    for seq in 0..3 {
+        assert_eq!(upstream.ask(0, &request(b"x", false), 9, (4, seq)), Forwarded::Sent);
+    }
+    assert_eq!(upstream.answered(NodeId(1), 1), Some((4, 1)));
+    assert_eq!(upstream.answered(NodeId(1), 1), None, "it was answered");
+    assert_eq!(upstream.answered(NodeId(2), 0), None, "it was not asked");
+    assert_eq!(upstream.answered(NodeId(1), 0), Some((4, 0)));
+    assert_eq!(upstream.answered(NodeId(1), 2), Some((4, 2)));
+    assert_eq!(upstream.answered(NodeId(1), 3), None, "there is none");
+    assert_eq!(upstream.drain().count(), 3);
+}
+
+#[test]
+fn what_waits_for_an_earlier_leader_is_unknown_and_its_late_answer_nobodys() {
+    let mut upstream = asking();
+    upstream.ask(0, &request(b"x", false), 9, (4, 7));
+    assert_eq!(upstream.look(1, Err(Refusal::NotServing { ask: None })), None, "it may still answer");
+    assert_eq!(upstream.look(2, OTHER), None, "its answer may be on its way");
+    assert_eq!(upstream.deadline(), Some(2 + GRACE));
+    assert_eq!(upstream.ask(2, &request(b"x", false), 9, (5, 0)), Forwarded::Later, "nobody overtakes it");
+    let left = upstream.look(2 + GRACE, OTHER);
+    assert_eq!(left, Some(NodeId(1)), "what it was not sent yet is not to be sent");
+    assert_eq!(upstream.drain().count(), 0);
+    assert_eq!(upstream.take_unknown(), [(4, 7)]);
+    assert_eq!(upstream.answered(NodeId(1), 0), None);
+    assert_eq!(upstream.ask(2, &request(b"x", false), 9, (4, 8)), Forwarded::Sent);
+    upstream.lost(NodeId(2));
+    assert_eq!(upstream.take_unknown(), [(4, 8)]);
+    // This node leads now: nobody is asked.
+    assert_eq!(upstream.look(3, Ok(())), None);
+    assert!(!upstream.is_leaving());
+    assert_eq!(upstream.serial(), None);
+    assert!(upstream.may_ask(3), "what waited is for this node now");
+}
+
+/// With the lead handed over, all that was under way was called unknown: what was answered, and what was not begun.
+#[test]
+fn what_the_old_leader_answers_counts_and_what_it_refuses_is_asked_of_the_new_one() {
+    let mut upstream = asking();
+    for seq in 0..3 {
+        upstream.ask(0, &request(b"x", false), 9, (seq as usize, seq));
+    }
+    upstream.drain();
+    upstream.look(1, OTHER);
+    assert_eq!(upstream.answered(NodeId(1), 0), Some((0, 0)));
+    let elsewhere = Refusal::NotServing { ask: Some(NodeId(2)) };
+    assert_eq!(upstream.refused(NodeId(1), 1, elsewhere), None, "it is asked again");
+    assert_eq!(upstream.refused(NodeId(1), 2, elsewhere), None);
+    assert_eq!(upstream.look(2, OTHER), None, "nothing is left there");
+    upstream.look(3, OTHER);
+    let asked: Vec<_> =
+        upstream.drain().map(|(node, frame)| (node, Message::decode(&frame).unwrap().1 == b"x")).collect();
+    assert_eq!(asked, [(NodeId(2), true), (NodeId(2), true)]);
+    assert_eq!(upstream.answered(NodeId(2), 0), Some((1, 1)), "in order");
+    assert_eq!(upstream.answered(NodeId(2), 1), Some((2, 2)));
+    assert!(upstream.take_unknown().is_empty() && upstream.take_refused().is_empty());
+    assert!(!upstream.is_leaving());
+}
+
+/// Answers so, in turn.
+struct Engine(VecDeque<Result<Taken, Refusal>>, Vec<highwater_engines::Token>);
+
+impl Worker for Engine {
+    fn ready(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn submit(&mut self, _: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
+        let answer = self.0.pop_front().unwrap();
+        self.1.extend(answer.is_ok().then_some(request.token));
+        answer
+    }
+
+    fn peer_up(&mut self, _: Nanos, _: NodeId, _: Incarnation, _: Levels) {}
+    fn peer_down(&mut self, _: Nanos, _: NodeId) {}
+    fn deliver(&mut self, _: Nanos, _: Endpoint, _: Frame) {}
+    fn turn(&mut self, _: Nanos, _: &mut Outbox) -> Next {
+        Next::Idle
+    }
+    fn describe(&self) -> String {
+        String::new()
+    }
+}
+
+/// This node is the heir: what the old leader had not begun is run here, before what clients ask now.
+#[test]
+fn what_was_refused_elsewhere_is_run_here_in_order() {
+    let mut upstream = asking();
+    for seq in 0..3 {
+        upstream.ask(0, &request(b"x", false), 9, (4, seq));
+    }
+    upstream.look(1, Ok(()));
+    assert!(upstream.has_own_first(), "its answers may be on their way");
+    for number in 0..3 {
+        assert_eq!(upstream.refused(NodeId(1), number, Refusal::NotServing { ask: None }), None);
+    }
+    upstream.look(2, Ok(()));
+    assert_eq!(upstream.serial(), None, "nothing is left there");
+    let answers = [Ok(Taken::Placed), Err(Refusal::Busy), Ok(Taken::PutOff), Err(Refusal::NoQuorum)];
+    let mut engine = Engine(answers.into(), Vec::new());
+    upstream.run_again(2, &mut engine);
+    assert!(upstream.has_own_first());
+    upstream.run_again(3, &mut engine);
+    assert_eq!(engine.1, [0, 1].map(|seq| pack(Owner::Client, 4, seq)));
+    assert_eq!(upstream.take_refused(), [(4, 2)]);
+    assert!(upstream.has_own_first(), "the second was put off, and what comes next waits for it");
+    upstream.ended((4, 0));
+    upstream.ended((4, 1));
+    assert!(!upstream.has_own_first());
+}
+
+#[test]
+fn what_nobody_takes_is_refused_in_the_end_and_so_is_what_would_come_too_late() {
+    let elsewhere = Refusal::NotServing { ask: None };
+    let mut upstream = asking();
+    (0..2).for_each(|seq| assert_eq!(upstream.ask(0, &request(b"x", false), 9, (4, seq)), Forwarded::Sent));
+    assert_eq!(upstream.refused(NodeId(1), 0, elsewhere), None);
+    // It leads again, and has answered what the client asked later.
+    assert_eq!(upstream.answered(NodeId(1), 1), Some((4, 1)));
+    assert_eq!(upstream.take_refused(), [(4, 0)]);
+
+    upstream.ask(0, &request(b"x", false), 9, (4, 2));
+    assert_eq!(upstream.refused(NodeId(1), 2, elsewhere), None);
+    upstream.look(10, Err(elsewhere));
+    assert_eq!(upstream.ask(10, &request(b"x", false), 9, (5, 0)), Forwarded::Sent, "it was asked again");
+    assert_eq!(upstream.refused(NodeId(1), 3, elsewhere), None);
+    upstream.look(11, Err(elsewhere));
+    upstream.look(11 + PATIENCE, Err(elsewhere));
+    assert_eq!(upstream.take_refused(), [(4, 2)]);
+    // Other refusals are told at once.
+    assert_eq!(upstream.refused(NodeId(1), 4, Refusal::NoQuorum), Some((5, 0)));
+}
+
+#[test]
+fn a_request_waits_for_a_leader_but_not_for_ever_and_a_snapshot_not_at_all() {
+    let mut upstream = Upstream::new(true, 100);
+    upstream.look(5, ELSEWHERE);
+    assert_eq!(upstream.ask(5, &request(b"x", false), 9, (0, 0)), Forwarded::Later);
+    assert!(!upstream.may_ask(5 + PATIENCE - 1));
+    assert_eq!(upstream.deadline(), Some(5 + PATIENCE));
+    assert_eq!(upstream.ask(5 + PATIENCE, &request(b"x", false), 9, (0, 0)), Forwarded::No);
+    assert_eq!(asking().ask(0, &request(b"x", true), 9, (0, 0)), Forwarded::No);
+    assert_eq!(Upstream::new(false, 100).ask(0, &request(b"x", false), 9, (0, 0)), Forwarded::No);
+}
+
+#[test]
+fn the_window_closes_and_opens_and_one_request_always_fits() {
+    let mut upstream = asking();
+    assert_eq!(upstream.ask(0, &request(&[0; 5000], false), 9, (0, 0)), Forwarded::Sent);
+    assert_eq!(upstream.ask(0, &request(b"x", false), 9, (0, 1)), Forwarded::Later);
+    assert!(!upstream.may_ask(0));
+    upstream.answered(NodeId(1), 0);
+    assert!(upstream.may_ask(0));
+    for seq in 0..MAX_ASKED as u64 {
+        assert_eq!(upstream.ask(0, &request(b"", false), 9, (0, seq)), Forwarded::Sent);
+    }
+    assert_eq!(upstream.ask(0, &request(b"", false), 9, (0, 0)), Forwarded::Later);
+}

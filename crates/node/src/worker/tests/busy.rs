@@ -1,0 +1,36 @@
+//! An engine that has no room for long: the disk of its node hangs, say.
+
+use super::bench::{Bench, RULES, SECOND, gets, lines};
+use crate::config::Io;
+
+/// The first one that waited for the engine kept all behind it from being looked at, for as long as that took: a node that was there and well
+/// enough to say so did not answer `PING`.
+pub fn who_asks_nothing_of_an_engine_without_room_is_answered(io: Io) {
+    let mut bench = Bench::new(io, RULES);
+    let waiting: Vec<_> = (0..3).map(|_| bench.connect()).collect();
+    bench.engine.busy = true;
+    for client in &waiting {
+        assert!(bench.send(client, &gets(5, 2)));
+    }
+    bench.settle();
+    assert!(bench.clients.deadline().is_some_and(|at| at > bench.now), "it is looked again");
+    bench.now += SECOND;
+    bench.settle();
+    let probe = bench.connect();
+    for _ in 0..3 {
+        assert!(bench.send(&probe, b"PING\r\n"));
+        assert_eq!(lines(&mut bench, &probe, 1), "+PONG\r\n");
+    }
+    // In order: what it asks behind a request waits with that.
+    let ordered = bench.connect();
+    assert!(bench.send(&ordered, b"PING\r\nGET 5\r\nPING\r\n"));
+    assert_eq!(lines(&mut bench, &ordered, 1), "+PONG\r\n");
+    bench.settle();
+    assert_eq!(bench.engine.submitted.len(), 0);
+    bench.engine.busy = false;
+    for client in &waiting {
+        assert_eq!(bench.receive(client, 10), 10);
+    }
+    assert_eq!(bench.receive(&ordered, 12), 12, "five bytes, and the second answer");
+    assert_eq!(bench.engine.submitted.len(), 7);
+}
