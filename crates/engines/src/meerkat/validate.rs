@@ -12,7 +12,7 @@
 
 use std::ops::ControlFlow;
 
-use highwater_core::{Direction, TableId, Timestamp};
+use highwater_core::{Direction, TableId, Timestamp, planted};
 use highwater_store::Latest;
 
 use super::marks::{InTheWay, Marks, hash};
@@ -59,9 +59,11 @@ fn mark(marks: &Marks, latest: &mut Latest, payload: &Payload, ts: Timestamp) ->
         };
         marks.read(hash, ts, read.version.max(as_of), now)?;
     }
+    // Tombstones up to here are what was read where there was no trace.
+    let gone = if planted!(meerkat::ScanForgives) { ts } else { as_of };
     for scan in payload.scans() {
         let seen = |key: &[u8]| scan.version_of(key).max(as_of);
-        marks.scan(scan.table, scan.range, (ts, as_of), seen, || still(latest, &scan, as_of))?;
+        marks.scan(scan.table, scan.range, (ts, gone), seen, || still(latest, &scan, (as_of, gone)))?;
     }
     payload.writes().try_for_each(|write| {
         with_key(write.key, |key| {
@@ -77,14 +79,18 @@ fn version(latest: &mut Latest, table: TableId, key: &[u8]) -> Timestamp {
 
 /// Whether the range holds here what the scan saw, or older versions of that: what is newer elsewhere is on its way. Tombstones that are as old
 /// as the scan's view may be gone where it was executed.
-fn still(latest: &mut Latest, scan: &Scan<'_>, as_of: Timestamp) -> Result<(), InTheWay> {
+fn still(
+    latest: &mut Latest,
+    scan: &Scan<'_>,
+    (as_of, gone): (Timestamp, Timestamp),
+) -> Result<(), InTheWay> {
     let mut newer = None;
     let mut items = scan.items.clone();
     items.sort_unstable();
     let looked = latest.scan(scan.table, scan.range, Direction::Forward, |key, version| {
         let same = match items.binary_search_by(|(seen, ..)| (*seen).cmp(key)) {
             Ok(at) => version.ts <= items[at].1.max(as_of),
-            Err(_) => version.ts <= as_of && version.value.is_none(),
+            Err(_) => version.ts <= gone && version.value.is_none(),
         };
         if same {
             return ControlFlow::Continue(());

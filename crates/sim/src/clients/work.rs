@@ -128,6 +128,7 @@ impl Work {
                 let (from, to) = (account(random), account(random));
                 Op::Transfer(from, to, 1 + random.below(u64::from(OPENING) / 2) as u32)
             }
+            (7, _) => Op::Glance(0, self.load.keys),
             (6, true) => Op::Weigh(self.key(Kind::Blob, slot, false, random)),
             (6, false) => {
                 let key = self.key(Kind::Blob, slot, true, random);

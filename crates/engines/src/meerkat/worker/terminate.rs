@@ -184,7 +184,7 @@ impl MeerkatWorker {
         let (view, payload) =
             (own.view, self.records.get(name.0, name.1).and_then(|own| own.payload.clone()));
         for node in (0..self.shared.options.nodes).map(NodeId).filter(|node| silent & bit(*node) != 0) {
-            let lacks = commits == Some(true) && whole & bit(node) == 0;
+            let lacks = commits == Some(true) && whole & bit(node) == 0 && !planted!(meerkat::PromiseAtOnce);
             let about = match commits {
                 None => About::Prepare { view },
                 Some(commit) => About::Accept { view, commit, payload: payload.clone().filter(|_| lacks) },
@@ -244,6 +244,9 @@ impl MeerkatWorker {
             }
             Err(view) => About::Overtaken { view },
         };
+        if planted!(meerkat::PromiseAtOnce) {
+            return self.post.for_one(from, &Message { ts, about });
+        }
         self.vouch(now, from, Message { ts, about });
     }
 
@@ -251,7 +254,8 @@ impl MeerkatWorker {
         let quorums = self.shared.quorums;
         let (found_valid, latest, its_payload) = promised;
         let (node, ts) = name;
-        if self.is_closed(node, ts) || self.records.get(node, ts).is_none_or(|own| own.outcome.is_some()) {
+        let over = self.is_closed(node, ts) || self.records.get(node, ts).is_none_or(|own| own.outcome.is_some());
+        if over && !planted!(meerkat::LateRevives) {
             // It is over: what comes late makes no record of it again, and nothing more is proposed.
             return self.go_on_with(now, name);
         }
