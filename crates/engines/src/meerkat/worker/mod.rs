@@ -113,6 +113,8 @@ pub struct MeerkatWorker {
     delegates: Delegates,
     /// The latest timestamp that it has met.
     latest: Timestamp,
+    /// The same, when it was last looked which tombstones may go.
+    met: Timestamp,
     /// Everything that committed at or below is installed here: as it was in the last turn.
     as_of: Timestamp,
     linger: Linger,
@@ -183,6 +185,7 @@ impl MeerkatWorker {
             terminations: Terminations::default(),
             delegates: Delegates::default(),
             latest: Timestamp::ZERO,
+            met: Timestamp::ZERO,
             as_of: Timestamp::ZERO,
             linger: Linger::default(),
             unripe: BTreeMap::new(),
@@ -355,7 +358,7 @@ impl MeerkatWorker {
         let busy = !self.owns.is_empty()
             || self.outcomes.unheard() > 0
             || !self.records.is_empty()
-            || self.shared.owes_notes()
+            || self.shared.awaited().is_some()
             || self.settles.is_some()
             || self.delegates.granted() > 0;
         self.restless = if busy { RESTLESS } else { self.restless.saturating_sub(1) };
@@ -417,8 +420,20 @@ impl MeerkatWorker {
         }
     }
 
+    /// Says up to where tombstones wait that have done so for a while: none that is younger, of which others are about to say that it is over.
+    fn tell_graves(&mut self, now: Nanos) {
+        if now < self.linger.next() {
+            return;
+        }
+        let waits = self.applier.has_tombstones() && !self.shared.keeps_all_tombstones();
+        let graves = if waits { self.met.0 } else { 0 };
+        self.cell().graves.store(graves, Ordering::Relaxed);
+        self.met = self.latest;
+    }
+
     /// Unlinks tombstones that nobody needs. Whether more are due.
     fn collect(&mut self, now: Nanos) -> bool {
+        self.tell_graves(now);
         let shared = &self.shared;
         let long = self.linger.look(now, shared.options.election_timeout, || shared.closed());
         // What was closed in another epoch says nothing of this one.

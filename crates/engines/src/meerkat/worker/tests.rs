@@ -1,5 +1,7 @@
 //! Three workers of one number whose frames are delivered by hand: late, or in another order than they were sent.
 
+mod asleep;
+
 use std::collections::VecDeque;
 
 use highwater_core::{
@@ -36,6 +38,17 @@ impl Procedure for Put {
     }
 }
 
+/// Deletes it.
+struct Delete;
+
+impl Procedure for Delete {
+    const NAME: &'static str = "delete";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], _: &mut Vec<u8>) -> Result<(), Abort> {
+        tx.delete(TABLE, args).map(drop)
+    }
+}
+
 /// The workers of number 0 of three nodes, in epoch 1.
 struct Trio {
     workers: Vec<MeerkatWorker>,
@@ -48,6 +61,30 @@ struct Trio {
 
 fn life(node: NodeId) -> Incarnation {
     Incarnation(u64::from(node.0) + 10)
+}
+
+/// The workers of a node, about to begin epoch 1.
+fn replica(node: NodeId, workers: u16, (durability, strict): (Durability, bool)) -> Vec<MeerkatWorker> {
+    let mut options = Options::new(node, NODES, workers, life(node));
+    (options.heartbeat, options.election_timeout, options.durability) = (5 * MS, 30 * MS, durability);
+    let spec = TableSpec { name: "t", keys: KeyKind::Bytes, index: IndexKind::Ordered };
+    let schema = || Schema::new(vec![spec.clone()]);
+    let (store, marks) = (Store::new(schema()), marks_of(&schema(), &options));
+    let mut registry = Registry::new();
+    registry.register::<Put>();
+    registry.register::<Delete>();
+    let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), strict));
+    let voters = (0..NODES).map(|node| (NodeId(node), life(NodeId(node)))).collect();
+    let members = Members { voters, ..Members::default() };
+    let ended = vec![Vec::new(); workers.into()];
+    let change = Change { epoch: Epoch(1), base: Timestamp(1000), members, ended, cut: None };
+    let begin = Begin { change: Arc::new(change), store: store.clone(), marks: marks.clone(), afresh: false };
+    let begin = Arc::new(begin);
+    let worker = |at: u16| {
+        shared.commands[usize::from(at)].put(Command::Begin(begin.clone()));
+        MeerkatWorker::new(at, shared.clone(), (&store, &marks), registry.clone(), Arc::default())
+    };
+    (0..workers).map(worker).collect()
 }
 
 impl Trio {
@@ -75,22 +112,7 @@ impl Trio {
     }
 
     fn worker(node: NodeId, durability: Durability) -> MeerkatWorker {
-        let mut options = Options::new(node, NODES, 1, life(node));
-        (options.heartbeat, options.election_timeout, options.durability) = (5 * MS, 30 * MS, durability);
-        let spec = TableSpec { name: "t", keys: KeyKind::Bytes, index: IndexKind::Ordered };
-        let schema = || Schema::new(vec![spec.clone()]);
-        let (store, marks) = (Store::new(schema()), marks_of(&schema(), &options));
-        let mut registry = Registry::new();
-        registry.register::<Put>();
-        let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), false));
-        let voters = (0..NODES).map(|node| (NodeId(node), life(NodeId(node)))).collect();
-        let members = Members { voters, ..Members::default() };
-        let change =
-            Change { epoch: Epoch(1), base: Timestamp(1000), members, ended: vec![Vec::new()], cut: None };
-        let begin =
-            Begin { change: Arc::new(change), store: store.clone(), marks: marks.clone(), afresh: false };
-        shared.commands[0].put(Command::Begin(Arc::new(begin)));
-        MeerkatWorker::new(0, shared, (&store, &marks), registry, Arc::default())
+        replica(node, 1, (durability, false)).remove(0)
     }
 
     fn at(&mut self, node: NodeId) -> &mut MeerkatWorker {
