@@ -85,7 +85,10 @@ fn a_learner_that_lags_is_let_go_and_waits_before_it_is_taken_again() {
         assert_eq!(one.members_to_be(now, &[A]), *one.members.as_ref().expect("it knows"), "all is well");
         one.shared.cells[0].laggard.store(u32::from(C.0) + 1, Ordering::Relaxed);
         let without = one.members_to_be(now, &[A]);
-        assert_eq!((without.voters.len(), &without.learners[..], &without.silent[..]), (2, &[][..], &[who(C)][..]));
+        assert_eq!(
+            (without.voters.len(), &without.learners[..], &without.silent[..]),
+            (2, &[][..], &[who(C)][..])
+        );
         epoch += 1;
         begins(&mut one, now, change(epoch, without));
         one.shared.cells[0].laggard.store(0, Ordering::Relaxed);

@@ -35,7 +35,7 @@ use super::journal::Journal;
 use super::marks::{Linger, Marks};
 use super::message::{Head, Message, TAG};
 use super::outcomes::Outcomes;
-use super::own::{Owns, bit};
+use super::own::{Owns, bit, over_at};
 use super::payload::Payload;
 use super::post::Post;
 use super::record::Records;
@@ -475,12 +475,14 @@ impl MeerkatWorker {
             false if self.applier.has_tombstones() => Next::At(self.linger.next().max(now + 1)),
             false => Next::Idle,
         };
+        let over = self.owns.lanes.oldest().map(|since| over_at(since, &self.shared.options));
+        let beat = over.map_or(beat, |at| beat.sooner(Next::At(at.max(now + 1))));
         if self.working().is_none() {
-            // Whatever is put off waits for the next epoch, which comes with a command.
+            // Whatever else is put off waits for the next epoch, which comes with a command.
             return beat;
         }
         let late = self.owns.all.values().map(|own| own.since + self.patience()).filter(|at| *at > now).min();
-        let times = [self.owns.next_retry(), late, self.next_ripe(now)];
+        let times = [self.owns.lanes.next(), late, self.next_ripe(now)];
         times.into_iter().flatten().fold(beat, |next, at| next.sooner(Next::At(at.max(now + 1))))
     }
 }
@@ -579,6 +581,7 @@ impl Worker for MeerkatWorker {
     }
 
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
+        self.records.begin_turn(now);
         self.take_commands(now);
         if self.shared.strict {
             self.hold_clock(now);
@@ -586,8 +589,9 @@ impl Worker for MeerkatWorker {
         if self.working().is_some() {
             self.as_of = self.shared.installed();
         }
+        self.end_waiting(now);
         while self.working().is_some()
-            && let Some(retry) = self.owns.due(now)
+            && let Some(retry) = self.owns.lanes.take(now)
         {
             self.attempt(now, retry.asked, retry.hint);
         }
@@ -626,7 +630,7 @@ impl Worker for MeerkatWorker {
             "epoch {}, {} under way, {} put off, {} granted, {} outcomes unheard, {} records ({} pending), {} taken over{}",
             self.seat.as_ref().map_or(0, |seat| seat.epoch.0),
             self.owns.all.len(),
-            self.owns.waiting(),
+            self.owns.lanes.waiting(),
             self.delegates.granted(),
             self.outcomes.unheard(),
             self.records.len(),

@@ -1,5 +1,6 @@
 //! Three workers of one number whose frames are delivered by hand: late, or in another order than they were sent.
 
+mod ahead;
 mod asleep;
 
 use std::collections::VecDeque;
@@ -49,6 +50,34 @@ impl Procedure for Delete {
     }
 }
 
+/// Reads it, and sets it.
+struct Modify;
+
+impl Procedure for Modify {
+    const NAME: &'static str = "change";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], _: &mut Vec<u8>) -> Result<(), Abort> {
+        let length = tx.get(TABLE, args)?.map_or(0, <[u8]>::len);
+        tx.put(TABLE, args, &vec![1; length % 100 + 1])
+    }
+}
+
+/// Reads it.
+struct Get;
+
+impl Procedure for Get {
+    const NAME: &'static str = "get";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], _: &mut Vec<u8>) -> Result<(), Abort> {
+        tx.get(TABLE, args).map(drop)
+    }
+}
+
+const PUT: ProcedureId = ProcedureId(0);
+const DELETE: ProcedureId = ProcedureId(1);
+const CHANGE: ProcedureId = ProcedureId(2);
+const GET: ProcedureId = ProcedureId(3);
+
 /// The workers of number 0 of three nodes, in epoch 1.
 struct Trio {
     workers: Vec<MeerkatWorker>,
@@ -63,17 +92,24 @@ fn life(node: NodeId) -> Incarnation {
     Incarnation(u64::from(node.0) + 10)
 }
 
-/// The workers of a node, about to begin epoch 1.
-fn replica(node: NodeId, workers: u16, (durability, strict): (Durability, bool)) -> Vec<MeerkatWorker> {
+fn options(node: NodeId, workers: u16, durability: Durability) -> Options {
     let mut options = Options::new(node, NODES, workers, life(node));
     (options.heartbeat, options.election_timeout, options.durability) = (5 * MS, 30 * MS, durability);
+    options
+}
+
+/// The workers of a node, about to begin epoch 1.
+fn replica(options: Options, clock: Clock, strict: bool) -> Vec<MeerkatWorker> {
+    let workers = options.workers;
     let spec = TableSpec { name: "t", keys: KeyKind::Bytes, index: IndexKind::Ordered };
     let schema = || Schema::new(vec![spec.clone()]);
     let (store, marks) = (Store::new(schema()), marks_of(&schema(), &options));
     let mut registry = Registry::new();
     registry.register::<Put>();
     registry.register::<Delete>();
-    let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), strict));
+    registry.register::<Modify>();
+    registry.register::<Get>();
+    let shared = Arc::new(Shared::new(options, Arc::new(clock), strict));
     let voters = (0..NODES).map(|node| (NodeId(node), life(NodeId(node)))).collect();
     let members = Members { voters, ..Members::default() };
     let ended = vec![Vec::new(); workers.into()];
@@ -89,7 +125,10 @@ fn replica(node: NodeId, workers: u16, (durability, strict): (Durability, bool))
 
 impl Trio {
     fn new(durability: Durability) -> Trio {
-        let workers = (0..NODES).map(|node| Trio::worker(NodeId(node), durability)).collect();
+        Trio::of((0..NODES).map(|node| Trio::worker(NodeId(node), durability)).collect())
+    }
+
+    fn of(workers: Vec<MeerkatWorker>) -> Trio {
         let (frames, written) = (BTreeMap::new(), vec![Vec::new(); usize::from(NODES)]);
         let mut trio = Trio { workers, frames, written, replies: Vec::new() };
         for node in (0..NODES).map(NodeId) {
@@ -112,7 +151,7 @@ impl Trio {
     }
 
     fn worker(node: NodeId, durability: Durability) -> MeerkatWorker {
-        replica(node, 1, (durability, false)).remove(0)
+        replica(options(node, 1, durability), Clock::counter(), false).remove(0)
     }
 
     fn at(&mut self, node: NodeId) -> &mut MeerkatWorker {
@@ -139,7 +178,7 @@ impl Trio {
 
     /// Asks a node to write a key; the transaction's timestamp.
     fn ask(&mut self, node: NodeId, now: Nanos, key: &[u8]) -> Timestamp {
-        self.at(node).submit(now, Request::new(Token(now), ProcedureId(0), key)).expect("it serves");
+        self.at(node).submit(now, Request::new(Token(now), PUT, key)).expect("it serves");
         let ts = *self.at(node).owns.all.last_key_value().expect("it is under way").0;
         self.turn(node, now);
         ts
@@ -345,4 +384,21 @@ fn a_commit_is_accepted_from_a_backup_coordinator_with_what_it_writes() {
     let accepted: Vec<_> = told.filter(|told| told.accepted == Some((1, true))).collect();
     assert_eq!(accepted.len(), 1);
     assert!(accepted[0].payload.is_some(), "what it writes is on C's disk with the acceptance");
+}
+
+/// One wish would have every later stamp of the worker be one that no client may name, in later epochs as well.
+#[test]
+fn no_client_has_a_stamp_far_above_all_clocks() {
+    use crate::meerkat::delegate::{Ask, Wish};
+    let mut trio = Trio::new(Durability::Memory);
+    let client = ClientId(7);
+    let wish = |id, above| Ask::Stamp { id, wish: Wish { above: Timestamp(above), late: None } }.encode();
+    for above in [(1 << 60) - 1, 1 << 59, 1 << 51] {
+        trio.at(A).client_up(MS, client).expect("it may connect");
+        assert!(trio.at(A).deliver_client(MS, client, wish(1, above)).is_err(), "above {above}");
+        trio.at(A).client_down(MS, client);
+    }
+    trio.at(A).client_up(MS, client).expect("it may connect");
+    assert_eq!(trio.at(A).deliver_client(MS, client, wish(2, 1 << 40)), Ok(()));
+    assert_eq!(trio.at(A).delegates.granted(), 1);
 }

@@ -9,13 +9,14 @@ struct Cluster {
     now: Nanos,
     /// How many turns were had.
     turns: u64,
+    committed: usize,
 }
 
 impl Cluster {
     fn new(workers: u16, durability: Durability) -> Cluster {
-        let replica = |node| replica(NodeId(node), workers, (durability, false));
+        let replica = |node| replica(options(NodeId(node), workers, durability), Clock::counter(), false);
         let workers = (0..NODES).map(|node| replica(node).into_iter().map(|worker| (worker, 0)).collect());
-        let mut cluster = Cluster { workers: workers.collect(), now: 0, turns: 0 };
+        let mut cluster = Cluster { workers: workers.collect(), now: 0, turns: 0, committed: 0 };
         for (node, worker) in cluster.all() {
             for other in (0..NODES).map(NodeId).filter(|other| *other != node) {
                 cluster.at(node, worker).0.peer_up(0, other, life(other), Levels::default());
@@ -27,7 +28,8 @@ impl Cluster {
     }
 
     fn all(&self) -> Vec<(NodeId, u16)> {
-        let each = |(node, of): (usize, &Vec<_>)| (0..of.len()).map(move |at| (NodeId(node as u8), at as u16));
+        let each =
+            |(node, of): (usize, &Vec<_>)| (0..of.len()).map(move |at| (NodeId(node as u8), at as u16));
         self.workers.iter().enumerate().flat_map(each).collect()
     }
 
@@ -49,6 +51,7 @@ impl Cluster {
             own.synced(now, position);
             *due = now;
         }
+        self.committed += out.replies.iter().filter(|reply| reply.outcome == Outcome::Committed).count();
         for (to, frame) in out.frames {
             let (other, due) = self.at(to.node, to.worker);
             other.deliver(now, Endpoint { node, worker }, frame);
@@ -74,7 +77,7 @@ impl Cluster {
 
     /// A client of a worker has a key written and deleted.
     fn write_and_delete(&mut self, node: NodeId, worker: u16, key: &[u8]) {
-        for procedure in [0, 1].map(ProcedureId) {
+        for procedure in [PUT, DELETE] {
             let now = self.now;
             let (own, due) = self.at(node, worker);
             own.submit(now, Request::new(Token(now), procedure, key)).expect("it serves");
@@ -102,4 +105,23 @@ fn tombstones_go_while_a_worker_number_is_idle() {
         cluster.run(1000 * MS);
         assert!(cluster.turns <= turns + 12, "{} turns for nothing", cluster.turns - turns);
     }
+}
+
+/// Those who want the same key at one replica wait for each other there, and are in nobody's way.
+#[test]
+fn who_wants_the_same_key_waits_in_a_lane() {
+    let mut cluster = Cluster::new(1, Durability::Memory);
+    cluster.run(10 * MS);
+    for round in 0..10 {
+        for client in 0..20 {
+            let (now, token) = (cluster.now, Token(round * 20 + client));
+            let (own, due) = cluster.at(A, 0);
+            own.submit(now, Request::new(token, CHANGE, b"hot")).expect("it serves");
+            *due = now;
+        }
+        cluster.run(200 * MS);
+        assert_eq!(cluster.committed as u64, 20 * (round + 1));
+    }
+    let conflicts = cluster.at(A, 0).0.counters.conflicts.load(Ordering::Relaxed);
+    assert!(conflicts < 100, "{conflicts} attempts of 200 transactions came to nothing");
 }
