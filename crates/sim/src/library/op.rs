@@ -128,7 +128,14 @@ mod tests {
 
     #[test]
     fn operations_survive_encoding() {
-        let ops = [Op::Append(3, 9), Op::Scan(1), Op::Transfer(1, 2, 3), Op::Total, Op::Peek(0, 4), Op::Glance(0, 4)];
+        let ops = [
+            Op::Append(3, 9),
+            Op::Scan(1),
+            Op::Transfer(1, 2, 3),
+            Op::Total,
+            Op::Peek(0, 4),
+            Op::Glance(0, 4),
+        ];
         let blobs = [Op::Fill(1, 2, 1 << 24), Op::Weigh(7), Op::Drop(7)];
         let ops = [&ops[..], &blobs].concat();
         let args = encode(&ops);

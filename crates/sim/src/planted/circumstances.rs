@@ -391,7 +391,8 @@ fn failing(plan: &mut Plan) {
     });
 }
 
-/// So many replicas, without a leader, over quick links; nothing else goes wrong than what is added.
+/// So many replicas, without a leader, over quick links; nothing else goes wrong than what is added. Whoever waits for a replica that does not answer
+/// waits for a heartbeat at most, and so takes a round trip for as long: transactions are taken over after two timeouts, which are longer than sixteen of those.
 fn alone(plan: &mut Plan, replicas: u8) {
     plan.replicas = replicas;
     plan.absent = 0;
@@ -400,7 +401,7 @@ fn alone(plan: &mut Plan, replicas: u8) {
     plan.clocks = vec![(1_000_000, None); replicas.into()];
     (plan.delay_ns, plan.delay_spread_ns) = (20 * US, 20 * US);
     (plan.transport.lost, plan.transport.repeated, plan.transport.reordered) = (0, 0, false);
-    (plan.settings.heartbeat, plan.settings.election_timeout) = (5 * MS, 30 * MS);
+    (plan.settings.heartbeat, plan.settings.election_timeout) = (2 * MS, 20 * MS);
     // Much work: whoever goes on says at once how far it is.
     plan.length_ns = 600 * MS;
     plan.load = Load { clients: 32, transactions: 6000, counters: 0, delegates: 0, ..plan.load };
@@ -416,17 +417,17 @@ fn alone(plan: &mut Plan, replicas: u8) {
 fn toggled(plan: &mut Plan) {
     alone(plan, 4);
     (plan.delay_ns, plan.delay_spread_ns) = (400 * US, 50 * US);
-    (plan.settings.heartbeat, plan.settings.election_timeout) = (2 * MS, 12 * MS);
-    let mix = Mix { toggles: 2, glances: 4, audit: 4, ..Mix::default() };
-    plan.load = Load { keys: 1, operations: 2, read_percent: 0, workers: Busy::Any, mix, ..plan.load };
+    plan.interleaving = None;
+    let mix = Mix { toggles: 1, glances: 10, audit: 10, ..Mix::default() };
+    plan.load = Load { operations: 2, read_percent: 0, workers: Busy::Any, mix, ..plan.load };
     let timeout = plan.settings.election_timeout;
-    every(plan, 8 * timeout, |round| {
+    every(plan, 4 * timeout, |round| {
         let (dies, other) = ((round % 4) as u8, ((round + 1) % 4) as u8);
-        let deaf = timeout / 3 + round % 4 * MS;
+        let deaf = 4 * MS + round % 4 * MS;
         vec![
             (0, 2 * timeout, Fault::Clog(dies, other)),
             (0, 2 * timeout, Fault::Clog(other, dies)),
-            (deaf, timeout, Fault::Kill(Victim::Node(dies))),
+            (deaf, timeout / 2, Fault::Kill(Victim::Node(dies))),
         ]
     });
 }
@@ -435,13 +436,15 @@ fn toggled(plan: &mut Plan) {
 fn revived(plan: &mut Plan) {
     alone(plan, 3);
     plan.workers = 1;
+    plan.interleaving = None;
+    (plan.delay_ns, plan.delay_spread_ns) = (60 * US, 60 * US);
     let (timeout, beat) = (plan.settings.election_timeout, plan.settings.heartbeat);
     every(plan, 5 * timeout, |round| {
         let [still, from, to] = [0, 1, 2].map(|at| ((round + at) % 3) as u8);
         let since = 2 * timeout;
-        let goes_on = since + (1 + round % 5) * beat / 3;
+        let goes_on = since + (1 + round % 7) * beat / 4;
         let mut faults = vec![(0, goes_on, Fault::Pause(Victim::Node(still)))];
-        faults.extend((0..8).map(|at| (since + at * beat / 2, 2 * beat / 5, Fault::Clog(from, to))));
+        faults.extend((0..4).map(|at| (since + at * beat, 4 * beat / 5, Fault::Clog(from, to))));
         faults
     });
 }
@@ -451,22 +454,24 @@ fn revived(plan: &mut Plan) {
 fn halting(plan: &mut Plan) {
     alone(plan, 3);
     plan.disks = true;
+    plan.length_ns = 1500 * MS;
+    // A round trip waits for disks, too.
+    plan.settings.election_timeout = 40 * MS;
     let (timeout, beat) = (plan.settings.election_timeout, plan.settings.heartbeat);
-    plan.length_ns = 2500 * MS;
-    every(plan, 12 * timeout, |round| {
+    every(plan, 8 * timeout, |round| {
         let [still, deaf, third] = [0, 1, 2].map(|at| ((round + at) % 3) as u8);
-        let over = 2 * timeout + (3 + round % 7) * beat / 2;
+        let over = 2 * timeout + (2 + round % 7) * beat / 2;
         vec![
             (0, over, Fault::SlowDisk(Victim::Node(still), 10 * timeout)),
             (0, over, Fault::SlowDisk(Victim::Node(deaf), beat / 2)),
             (0, over, Fault::Clog(still, deaf)),
-            (over - US, timeout, Fault::Wipe(third)),
+            (over - MS / 10, timeout, Fault::Wipe(third)),
             (over, timeout / 8, Fault::PowerCut),
         ]
     });
 }
 
-/// Clocks move by being looked at, and by what others tell. One leaps ahead; for some milliseconds a second replica hears nothing, that neither, and the
+/// Clocks move by being looked at, and by what others tell. One leaps ahead; for a while a second replica hears nothing, that neither, and the
 /// third one hears the first now and then: it has found valid what its coordinator has answered already, and does not know so.
 fn belated(plan: &mut Plan) {
     alone(plan, 3);
@@ -475,15 +480,15 @@ fn belated(plan: &mut Plan) {
     plan.choices.clear();
     (plan.delay_ns, plan.delay_spread_ns) = (5 * US, 5 * US);
     let mix = Mix { lists: 1, ..Mix::default() };
-    plan.load = Load { clients: 8, keys: 2, operations: 1, read_percent: 60, mix, ..plan.load };
-    every(plan, 8 * MS, |round| {
+    plan.load = Load { transactions: 2400, keys: 2, operations: 1, read_percent: 60, mix, ..plan.load };
+    every(plan, 30 * MS, |round| {
         let [deaf, from, to] = [0, 1, 2].map(|at| ((round + at) % 3) as u8);
         let mut faults = vec![
-            (0, 6 * MS, Fault::Clog(from, deaf)),
-            (0, 6 * MS, Fault::Clog(to, deaf)),
+            (0, 16 * MS, Fault::Clog(from, deaf)),
+            (0, 16 * MS, Fault::Clog(to, deaf)),
             (MS / 4, 0, Fault::LeapCommits(from, 1 << 20)),
         ];
-        faults.extend((0..4).map(|at| (MS / 2 + at * 11 * MS / 10, MS, Fault::Clog(from, to))));
+        faults.extend((0..12).map(|at| (MS / 2 + at * 12 * MS / 10, MS, Fault::Clog(from, to))));
         faults
     });
 }
