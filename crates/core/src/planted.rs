@@ -124,6 +124,14 @@ mod bug {
         Interacting,
         /// Clients of Redis send many commands at once, on few keys, and requests are put off.
         Pipelining,
+        /// Keys come and go under scans, at replicas that do not hear each other, of which one dies.
+        Toggled,
+        /// A coordinator stands still until others take its transactions over, and goes on; words between those come late.
+        Revived,
+        /// A coordinator's disk stands still, others end its transactions, and the power fails; a disk is lost with it.
+        Halting,
+        /// A replica hears nothing for a moment, another one hears late what became of transactions, and clients ask the first one.
+        Belated,
     }
 
     /// Lists the bugs of one owner: a static of each name, and `ALL` of them.

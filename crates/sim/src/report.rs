@@ -40,11 +40,11 @@ pub fn page(first: &Failure, small: Option<(&Failure, u32)>, file: Option<&str>)
 /// A plan in a line or two.
 pub fn describe(plan: &Plan) -> String {
     let load = &plan.load;
-    let [lists, rows, registers, toggles, bank, audit, blobs] = load.mix.weights();
+    let [lists, rows, registers, toggles, bank, audit, blobs, glances] = load.mix.weights();
     let choices: Vec<String> = plan.choices.iter().map(|(name, rate)| format!("{name} 1/{rate}")).collect();
     format!(
         "{}, {} replicas, {} workers, {} ms with {} faults; {} transactions of up to {} operations by {} clients on \
-         {} keys (lists {lists}, rows {rows}, registers {registers}, toggles {toggles}, bank {bank}, audit {audit}, \
+         {} keys (lists {lists}, rows {rows}, registers {registers}, toggles {toggles}, bank {bank}, audit {audit}, glances {glances}, \
          blobs {blobs} of up to {} bytes); faults from {} on; interruptions {}; rare choices: {}; {:?}; {:?}; {:?}; guests: {}",
         plan.engine,
         plan.replicas,

@@ -133,8 +133,8 @@ fn keep_replicas(plan: &mut Plan, replicas: u8) {
 fn without_kind(mix: Mix, kind: usize) -> Mix {
     let mut weights = mix.weights();
     weights[kind] = 0;
-    let [lists, rows, registers, toggles, bank, audit, blobs] = weights;
-    if weights == [0; 7] { mix } else { Mix { lists, rows, registers, toggles, bank, audit, blobs } }
+    let [lists, rows, registers, toggles, bank, audit, blobs, glances] = weights;
+    if weights == [0; 8] { mix } else { Mix { lists, rows, registers, toggles, bank, audit, blobs, glances } }
 }
 
 #[cfg(test)]

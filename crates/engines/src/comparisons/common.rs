@@ -9,8 +9,9 @@ use highwater_core::{Epoch, Incarnation, NodeId, Outcome, Random, Timestamp};
 
 use super::node::{Cell, Node};
 use super::storage::{Shelf, Storage};
+use crate::meerkat::lanes::Retry;
 use crate::meerkat::message::{Head, Message, TAG};
-use crate::meerkat::own::{Asked, Own, Owns, Phase, Retry};
+use crate::meerkat::own::{Asked, Own, Owns, Phase};
 use crate::meerkat::payload::Payload;
 use crate::meerkat::post::Post;
 use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal};
@@ -110,6 +111,7 @@ impl Common {
 
     /// An attempt has been executed: it is under way from here on, at `ts`.
     pub fn add(&mut self, now: Nanos, ts: Timestamp, asked: Asked, (outcome, payload): (Outcome, Payload)) {
+        let asked = asked.wants(&payload);
         self.owns.add(
             ts,
             Own {
@@ -124,6 +126,7 @@ impl Common {
                 phase: Phase::Validating,
                 since: now,
                 again: (Nanos::MAX, 0),
+                counts: false,
             },
         );
         self.beat_soon(now);
@@ -151,7 +154,7 @@ impl Common {
         let Some(at) = asked.again(now, &self.node.options, self.round_trip, &mut self.random) else {
             return self.done.reply(asked.token, Outcome::Conflict, &[]);
         };
-        self.owns.put_off(Retry { at, asked, hint });
+        self.owns.lanes.put_off(Retry { at, asked, hint }, true);
     }
 
     /// Service is over: nobody will say what became of what is under way; of what was put off nothing was done.
@@ -159,7 +162,7 @@ impl Common {
         for (_, own) in self.owns.take_all() {
             self.done.reply(own.asked.token, Outcome::Unknown, &[]);
         }
-        for Retry { asked, .. } in self.owns.take_retries() {
+        for Retry { asked, .. } in self.owns.lanes.take_all() {
             self.done.reply(asked.token, Outcome::Conflict, &[]);
         }
     }
@@ -302,7 +305,7 @@ impl Common {
         if self.node.broken() {
             return Next::Idle;
         }
-        let at = self.owns.next_retry().unwrap_or(Nanos::MAX).min(self.next_beat);
+        let at = self.owns.lanes.next().unwrap_or(Nanos::MAX).min(self.next_beat);
         Next::At(at.max(now + 1))
     }
 

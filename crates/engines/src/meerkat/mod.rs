@@ -45,6 +45,7 @@
 //! | `tx` | execution |
 //! | `marks`, `validate` | readers and writers under way; whether a transaction can stand |
 //! | `record`, `own`, `outcomes` | what a worker knows of transactions: anybody's, its own, decided ones |
+//! | `lanes` | requests that are put off |
 //! | `message`, `post` | what workers say to each other, and how it leaves |
 //! | `delegate/` | clients that coordinate their transactions themselves |
 //! | `journal` | what a replica writes to its disk, and what waits for that |
@@ -59,6 +60,7 @@ mod controller;
 pub mod delegate;
 pub mod facts;
 mod journal;
+pub(crate) mod lanes;
 pub mod marks;
 pub mod merge;
 pub mod message;

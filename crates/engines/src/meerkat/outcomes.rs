@@ -9,6 +9,12 @@ use highwater_core::{NodeId, Timestamp};
 
 use super::message::{About, Message};
 use super::payload::Payload;
+use super::record::Record;
+
+/// A transaction takes about so many bytes at a replica, beside its payload: a record, its place in the tree and in the order of arrival, an entry here.
+pub(crate) const RECORD_BYTES: usize = size_of::<Record>() + 2 * size_of::<Entry>() + 160;
+/// A bound may be smaller than what a few of them take.
+const FREE_BYTES: usize = 64 << 10;
 
 struct Entry {
     ts: Timestamp,
@@ -160,9 +166,10 @@ impl Outcomes {
         self.log.len()
     }
 
-    /// Bytes that are kept for those who have not heard.
+    /// Bytes that are kept for those who have not heard, at each replica: what is written and read, and the records of it, which take more where
+    /// that is small.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + (self.log.len() * RECORD_BYTES).saturating_sub(FREE_BYTES)
     }
 
     /// Who but `me` has heard least, and keeps outcomes from being forgotten: nobody, if all others have heard everything, or as much as is on this
@@ -206,6 +213,21 @@ mod tests {
         outcomes.cursors.entry(NodeId(2)).or_default().heard = 1;
         outcomes.heard(NodeId(0), 2);
         assert_eq!(outcomes.slowest(NodeId(0)), Some(NodeId(2)), "that one is further behind");
+    }
+
+    /// Small ones by the thousand are bounded, too.
+    #[test]
+    fn what_records_take_is_counted() {
+        let mut outcomes = Outcomes::default();
+        outcomes.begin([NodeId(1)].into_iter());
+        let payload = Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), &[]);
+        for ts in 1..=10_000 {
+            outcomes.open(Timestamp(ts));
+            outcomes.push(Timestamp(ts), true, payload.clone(), 0);
+        }
+        assert!(outcomes.bytes() > 10_000 * 300, "{} bytes", outcomes.bytes());
+        outcomes.heard(NodeId(1), 9_990);
+        assert!(outcomes.bytes() < 100, "a few are nothing");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use highwater_core::{NodeId, Outcome, ProcedureId, Random, Timestamp};
 
+use super::lanes::{Lanes, Retry};
 use super::payload::Payload;
 use super::quorum::Quorums;
 use crate::options::Options;
@@ -25,6 +26,10 @@ pub struct Asked {
     pub lead: u64,
     /// When it came.
     pub since: Nanos,
+    /// What it wants, as far as is known: the first key that it writes, by its hash.
+    pub lane: u64,
+    /// It has waited behind others that want the same, and goes now.
+    pub waited: bool,
 }
 
 /// Attempts are put off by so many round trips at most, however many there were.
@@ -47,8 +52,7 @@ impl Asked {
         round_trip: Nanos,
         random: &mut Random,
     ) -> Option<Nanos> {
-        let patience = MOST_PATIENCE * options.election_timeout;
-        if self.attempts >= options.max_attempts || now > self.since + patience {
+        if self.attempts >= options.max_attempts || now >= over_at(self.since, options) {
             return None;
         }
         Some(now + pause(self.attempts, round_trip, options.election_timeout, random))
@@ -64,8 +68,20 @@ impl Asked {
             attempts: 0,
             lead: 0,
             since: now,
+            lane: 0,
+            waited: false,
         }
     }
+
+    /// An attempt was executed, and this is what it wants.
+    pub fn wants(self, payload: &Payload) -> Asked {
+        Asked { lane: payload.first_key().unwrap_or(self.lane), ..self }
+    }
+}
+
+/// When a request that came then waits for no attempt any more.
+pub fn over_at(since: Nanos, options: &Options) -> Nanos {
+    since + MOST_PATIENCE * options.election_timeout + 1
 }
 
 /// How far a transaction is.
@@ -119,6 +135,8 @@ pub struct Own {
     pub since: Nanos,
     /// When those are asked again who have not answered, and how often they were.
     pub again: (Nanos, u32),
+    /// It counts in its lane.
+    pub counts: bool,
 }
 
 /// What a coordinator does next.
@@ -189,44 +207,15 @@ impl Tally {
     }
 }
 
-/// An attempt that is put off.
-pub struct Retry {
-    /// Not before.
-    pub at: Nanos,
-    /// What to run.
-    pub asked: Asked,
-    /// Its timestamp has to be above this.
-    pub hint: Timestamp,
-}
-
-/// Requests put off that are looked at for one that is due: the oldest ones.
-const LOOKED_AT: usize = 16;
-/// Further attempts under way at once, at most.
-const MOST_WINDOW: usize = 4096;
-
 /// The transactions of one coordinator.
-///
-/// Further attempts are rationed as a sender's window is on a crowded wire: half as many at once when one of them comes to nothing, one
-/// more when one commits. Where all want the same key they would mostly be in each other's way.
+#[derive(Default)]
 pub struct Owns {
     /// Under way.
     pub all: BTreeMap<Timestamp, Own>,
-    /// Put off, the oldest request first.
-    retries: BTreeMap<(Nanos, u64), Retry>,
-    /// Counts those that were put off.
-    put_off: u64,
-    /// Further attempts under way, and how many there may be.
-    again: usize,
-    window: usize,
+    /// Put off.
+    pub lanes: Lanes,
     bytes: usize,
     reply_bytes: usize,
-}
-
-impl Default for Owns {
-    fn default() -> Owns {
-        let (all, retries) = (BTreeMap::new(), BTreeMap::new());
-        Owns { all, retries, put_off: 0, again: 0, window: MOST_WINDOW, bytes: 0, reply_bytes: 0 }
-    }
 }
 
 impl Owns {
@@ -234,8 +223,8 @@ impl Owns {
     pub fn add(&mut self, ts: Timestamp, own: Own) {
         self.bytes += own.bytes();
         self.reply_bytes += own.reply.len();
-        self.again += usize::from(own.asked.attempts > 1);
-        let before = self.all.insert(ts, own);
+        let counts = self.lanes.begin(own.asked.lane);
+        let before = self.all.insert(ts, Own { counts, ..own });
         assert!(before.is_none(), "{ts} names one transaction");
     }
 
@@ -244,41 +233,28 @@ impl Owns {
         let own = self.all.remove(&ts)?;
         self.bytes -= own.bytes();
         self.reply_bytes -= own.reply.len();
-        if own.asked.attempts > 1 {
-            self.again -= 1;
-            self.window = if commit { (self.window + 1).min(MOST_WINDOW) } else { self.window };
+        if own.counts {
+            self.lanes.end(own.asked.lane, commit);
         }
         Some(own)
     }
 
     /// All under way are taken out.
     pub fn take_all(&mut self) -> BTreeMap<Timestamp, Own> {
-        (self.bytes, self.reply_bytes, self.again) = (0, 0, 0);
+        (self.bytes, self.reply_bytes) = (0, 0);
+        self.lanes.end_all();
         std::mem::take(&mut self.all)
     }
 
-    /// An attempt came to nothing: the next one is to be made later.
-    pub fn put_off(&mut self, retry: Retry) {
-        if retry.asked.attempts > 1 {
-            self.window = (self.window / 2).max(1);
-        }
-        self.put_off += 1;
-        self.retries.insert((retry.asked.since, self.put_off), retry);
-    }
-
-    /// All that are put off are taken out.
-    pub fn take_retries(&mut self) -> impl Iterator<Item = Retry> + use<> {
-        std::mem::take(&mut self.retries).into_values()
+    /// Takes a request that has waited for too long, whether its turn was about to come or not: nothing was done.
+    pub fn take_over(&mut self, now: Nanos, options: &Options) -> Option<Retry> {
+        self.lanes.oldest().filter(|since| now >= over_at(*since, options))?;
+        self.lanes.take_older(now)
     }
 
     /// How many requests there are.
     pub fn len(&self) -> usize {
-        self.all.len() + self.retries.len()
-    }
-
-    /// How many are put off.
-    pub fn waiting(&self) -> usize {
-        self.retries.len()
+        self.all.len() + self.lanes.waiting()
     }
 
     /// Whether there are none.
@@ -294,22 +270,6 @@ impl Owns {
     /// Bytes of replies that wait: asked for with every request.
     pub fn reply_bytes(&self) -> usize {
         self.reply_bytes
-    }
-
-    /// When the next attempt that was put off is due; not while as many are under way as may be: then the end of one is what to wait for.
-    pub fn next_retry(&self) -> Option<Nanos> {
-        let times = self.retries.values().take(LOOKED_AT).map(|retry| retry.at);
-        times.min().filter(|_| self.again < self.window)
-    }
-
-    /// Takes one that is due.
-    pub fn due(&mut self, now: Nanos) -> Option<Retry> {
-        if self.again >= self.window {
-            return None;
-        }
-        let due = |(_, retry): &(&(Nanos, u64), &Retry)| retry.at <= now;
-        let name = *self.retries.iter().take(LOOKED_AT).find(due)?.0;
-        self.retries.remove(&name)
     }
 }
 
@@ -353,6 +313,8 @@ mod tests {
             attempts: 1,
             lead: 0,
             since: 0,
+            lane: 0,
+            waited: false,
         };
         Own {
             asked,
@@ -366,6 +328,7 @@ mod tests {
             phase: Phase::Validating,
             since: 0,
             again: (0, 0),
+            counts: false,
         }
     }
 
@@ -408,33 +371,14 @@ mod tests {
         assert_eq!(own(0b00011, 0b11100).decide(five, false), Decision::Propose { commit: false });
     }
 
+    /// Whatever it waits for.
     #[test]
-    fn an_attempt_that_is_put_off_is_taken_when_it_is_due() {
+    fn a_request_that_is_put_off_ends_in_time() {
+        let options = Options::new(NodeId(0), 3, 1, highwater_core::Incarnation(1));
         let mut owns = Owns::default();
-        owns.put_off(Retry { at: 20, asked: own(0, 0).asked, hint: Timestamp::ZERO });
-        assert!(owns.due(19).is_none());
-        assert_eq!((owns.next_retry(), owns.len()), (Some(20), 1));
-        assert!(owns.due(20).is_some() && owns.next_retry().is_none());
-    }
-
-    /// Where everybody wants the same key one attempt at a time is left, and the oldest request's.
-    #[test]
-    fn further_attempts_are_rationed() {
-        let mut owns = Owns::default();
-        let retry = |since| {
-            let asked = Asked { attempts: 2, since, ..own(0, 0).asked };
-            Retry { at: 20, asked, hint: Timestamp::ZERO }
-        };
-        (0..20).rev().for_each(|since| owns.put_off(retry(since)));
-        let again = |owns: &mut Owns, ts| {
-            let Retry { asked, .. } = owns.due(20)?;
-            let since = asked.since;
-            owns.add(Timestamp(ts), Own { asked: Asked { attempts: 2, ..asked }, ..own(0, 0) });
-            Some(since)
-        };
-        assert_eq!(again(&mut owns, 1), Some(0), "the oldest one");
-        assert_eq!((again(&mut owns, 2), owns.next_retry()), (None, None), "one at a time");
-        owns.remove(Timestamp(1), true);
-        assert_eq!((again(&mut owns, 3), again(&mut owns, 4), again(&mut owns, 5)), (Some(1), Some(2), None));
+        owns.lanes.put_off(Retry { at: Nanos::MAX, asked: own(0, 0).asked, hint: Timestamp::ZERO }, true);
+        let end = over_at(0, &options);
+        assert!(owns.take_over(end - 1, &options).is_none());
+        assert!(owns.take_over(end, &options).is_some() && owns.is_empty());
     }
 }

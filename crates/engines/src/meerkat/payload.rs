@@ -22,6 +22,8 @@ use highwater_core::log::{Key, TX_HEADER_BYTES, Transactions, Write, Writes};
 use highwater_core::transaction::KeyRange;
 use highwater_core::{TableId, Timestamp};
 
+use super::marks::hash;
+
 /// A key that was read, and which version of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read<'a> {
@@ -196,6 +198,12 @@ impl Payload {
     pub fn writes(&self) -> impl Iterator<Item = Write<'_>> {
         let bytes = self.transaction().get(TX_HEADER_BYTES..).unwrap_or_default();
         Writes::new(bytes).map(|write| write.expect(SOUND))
+    }
+
+    /// The first key that it writes, by its hash; or reads, if it writes none.
+    pub fn first_key(&self) -> Option<u64> {
+        let written = self.writes().next().map(|write| with_key(write.key, |key| hash(write.table, key)));
+        written.or_else(|| self.reads().next().map(|read| hash(read.table, read.key)))
     }
 
     /// Up to when it read of a key all that was written, if it read it by itself or in a range: the version that it saw, or as of when it read.

@@ -57,9 +57,27 @@ highwater_core::bugs! {
     }
     OwnInstalledAgain = "own-installed-again" {
         mistake: "a change of epoch that names a replica's own transaction, over everywhere, has it installed there again",
-        breaks: "a row stands again that was deleted since, and whose tombstone is gone",
-        shows: Halved,
-        within: 4000,
+        breaks: "a record is made of what is over everywhere; a row would stand again whose tombstone is gone",
+        shows: Mortal,
+        within: 2000,
+    }
+    LateRevives = "late-revives" {
+        mistake: "a backup coordinator proposes what a late promise makes safe, whether the transaction is over or not",
+        breaks: "a record is made of what is over everywhere: it is under way for ever, and no change of epoch can end it",
+        shows: Revived,
+        within: 2000,
+    }
+    ScanForgives = "scan-forgives" {
+        mistake: "a scan that saw no trace of a key is valid where the key was written and deleted since",
+        breaks: "a change of epoch that knows of the insert takes back what was acknowledged",
+        shows: Toggled,
+        within: 2000,
+    }
+    PromiseAtOnce = "promise-at-once" {
+        mistake: "a promise tells a vote that is on no disk, and who accepts later has not what is written",
+        breaks: "what was acknowledged is on one disk of three",
+        shows: Halting,
+        within: 2000,
     }
     YesUnsynced = "yes-unsynced" {
         mistake: "a replica says that it found a transaction valid before that is on its disk",
@@ -119,7 +137,7 @@ pub mod strict {
         LateIsValid = "late-is-valid" {
             mistake: "a transaction below a replica's clock is not refused where real time is promised",
             breaks: "it may come before one that was answered before it was asked for",
-            shows: Any,
+            shows: Belated,
             within: 2000,
         }
         VotesUnripe = "votes-unripe" {

@@ -12,6 +12,7 @@ use std::ops::Bound::{Excluded, Included};
 
 use highwater_core::{NodeId, Timestamp};
 
+use super::outcomes::RECORD_BYTES;
 use super::payload::Payload;
 use crate::seam::{ClientId, Nanos};
 
@@ -38,6 +39,8 @@ pub struct Record {
     pub client: Option<ClientId>,
     /// When it was first heard of here.
     pub since: Nanos,
+    /// When its time had come, and others were told what had been withheld.
+    pub ripe: Nanos,
     /// When it was over here.
     pub ended: Nanos,
 }
@@ -66,6 +69,36 @@ impl Told {
     }
 }
 
+/// When this worker's turns began, as far as is needed: see [`Turns::over_before`].
+#[derive(Default)]
+struct Turns(VecDeque<Nanos>);
+
+/// Turns that are closer together are not told apart.
+const GRAIN: Nanos = 50_000;
+/// So many are remembered; if there are more, records stay for longer.
+const MOST_TURNS: usize = 1 << 12;
+
+impl Turns {
+    fn begin(&mut self, now: Nanos) {
+        let follows = self.0.back().is_none_or(|last| now >= last + GRAIN);
+        if follows && self.0.len() < MOST_TURNS {
+            self.0.push_back(now);
+        }
+    }
+
+    /// What ended in a turn that began before this was over at `time`, as any thread tells it. Threads look at the time when they begin a turn: what
+    /// one of them notes down as ended then may have ended until its next turn began.
+    fn over_before(&mut self, time: Nanos) -> Nanos {
+        if time == Nanos::MAX {
+            return time;
+        }
+        while self.0.get(1).is_some_and(|next| *next <= time) {
+            self.0.pop_front();
+        }
+        self.0.front().copied().filter(|first| *first <= time).unwrap_or(0)
+    }
+}
+
 /// The records of one worker.
 #[derive(Default)]
 pub struct Records {
@@ -75,6 +108,7 @@ pub struct Records {
     arrived: VecDeque<(Nanos, NodeId, Timestamp)>,
     /// By the coordinator's node: up to here all was over everywhere when that was looked at last.
     closed: BTreeMap<NodeId, Timestamp>,
+    turns: Turns,
     bytes: u64,
     count: usize,
     pending: usize,
@@ -109,7 +143,7 @@ impl Records {
 
     /// Bytes that they hold, about.
     pub fn bytes(&self) -> u64 {
-        self.bytes + (self.count * size_of::<Record>()) as u64
+        self.bytes + (self.count * RECORD_BYTES) as u64
     }
 
     /// How many there are.
@@ -133,11 +167,11 @@ impl Records {
         None
     }
 
-    /// Those that are not over, and have been here since before `since`; at most so many.
-    pub fn overdue(&self, since: Nanos, most: usize) -> Vec<(NodeId, Timestamp)> {
+    /// Those that are not over, have been here since before `since`, and whose time had come by then, at most so many. `clock`: no later one's has.
+    pub fn overdue(&self, since: Nanos, clock: Timestamp, most: usize) -> Vec<(NodeId, Timestamp)> {
         let early = self.arrived.iter().take_while(|(at, ..)| *at <= since);
-        let pending =
-            early.filter(|(_, node, ts)| self.get(*node, *ts).is_some_and(|record| record.outcome.is_none()));
+        let due = |record: &Record| record.outcome.is_none() && !record.withheld && record.ripe <= since;
+        let pending = early.filter(|(_, node, ts)| *ts <= clock && self.get(*node, *ts).is_some_and(due));
         pending.take(most).map(|(_, node, ts)| (*node, *ts)).collect()
     }
 
@@ -169,9 +203,17 @@ impl Records {
         news.filter(|(_, record)| record.outcome.is_none()).map(|(ts, _)| *ts).collect()
     }
 
-    /// Drops records of `node`'s transactions up to `closed`, which are over everywhere, as far as they were over here before `before`. The
-    /// last one that went, if one did: there is none left up to it.
+    /// A turn of the worker begins.
+    pub fn begin_turn(&mut self, now: Nanos) {
+        self.turns.begin(now);
+    }
+
+    /// Drops records of `node`'s transactions up to `closed`, which are over everywhere, as far as they were over here before the turn, of any
+    /// worker, that began at `before`. The last one that went, if one did: there is none left up to it.
+    ///
+    /// Invariant: none goes that ended after a transaction was found valid here which is under way, on whatever worker.
     pub fn trim(&mut self, node: NodeId, closed: Timestamp, before: Nanos) -> Option<Timestamp> {
+        let before = self.turns.over_before(before);
         let of = self.of.get_mut(&node)?;
         let mut last = None;
         while let Some(first) = of.first_entry()
@@ -237,6 +279,20 @@ mod tests {
         assert_eq!(records.len(), 0);
     }
 
+    /// Worker 1 began a turn at 100 and installed this in it, at 107. Worker 0 began one at 105, and found valid at 106 what it is in conflict with.
+    #[test]
+    fn what_ended_in_a_turn_may_have_ended_until_the_next_one_began() {
+        let at = |us: Nanos| us * GRAIN;
+        let mut records = Records::default();
+        records.begin_turn(at(100));
+        records.entry(at(100), NODE, Timestamp(7));
+        records.end(at(100), NODE, Timestamp(7), true);
+        assert_eq!(records.trim(NODE, Timestamp(7), at(105)), None);
+        records.begin_turn(at(110));
+        assert_eq!(records.trim(NODE, Timestamp(7), at(105)), None);
+        assert_eq!(records.trim(NODE, Timestamp(7), at(110)), Some(Timestamp(7)));
+    }
+
     #[test]
     fn what_is_closed_and_not_over_is_named_once() {
         let mut records = Records::default();
@@ -265,7 +321,19 @@ mod tests {
             records.entry(at, NODE, Timestamp(ts));
         }
         records.end(40, NODE, Timestamp(7), true);
-        assert_eq!(records.overdue(25, 9), [(NODE, Timestamp(5))]);
+        assert_eq!(records.overdue(25, Timestamp(9), 9), [(NODE, Timestamp(5))]);
+        assert_eq!(
+            records.overdue(35, Timestamp(5), 9),
+            [(NODE, Timestamp(5))],
+            "the time of the other has not come"
+        );
+        let record = records.entry(30, NODE, Timestamp(6));
+        record.withheld = true;
+        assert_eq!(records.overdue(35, Timestamp(9), 9).len(), 1, "nobody was told yet");
+        let record = records.entry(30, NODE, Timestamp(6));
+        (record.withheld, record.ripe) = (false, 50);
+        assert_eq!(records.overdue(45, Timestamp(9), 9).len(), 1, "others were told just now");
+        assert_eq!(records.overdue(55, Timestamp(9), 9).len(), 2);
         assert_eq!(records.unfinished().len(), 2);
     }
 }

@@ -142,6 +142,8 @@ pub struct Cell {
     pub written: AtomicU64,
     /// Up to here it has noted down that all is over everywhere.
     pub noted: AtomicU64,
+    /// Tombstones that it made wait until everything at or below is over everywhere; 0: none do.
+    pub graves: AtomicU64,
 }
 
 /// One per replica.
@@ -265,6 +267,18 @@ impl Shared {
         let written = self.cells.iter().map(|cell| cell.written.load(Ordering::Relaxed)).max();
         let noted = self.cells.iter().map(|cell| cell.noted.load(Ordering::Relaxed)).min();
         self.options.durability == Durability::Async && noted < written
+    }
+
+    /// Up to here somebody at this replica waits for everything to be over everywhere, and by what is known here it is not: for notes on its disk, or to
+    /// unlink tombstones. Workers of a number that nobody asks for anything sleep, and say how far they are if they are asked.
+    pub fn awaited(&self) -> Option<Timestamp> {
+        let latest = |figure: fn(&Cell) -> &AtomicU64| {
+            self.cells.iter().map(|cell| figure(cell).load(Ordering::Relaxed)).max().unwrap_or(0)
+        };
+        let notes = if self.owes_notes() { latest(|cell| &cell.written) } else { 0 };
+        let graves = latest(|cell| &cell.graves);
+        let graves = if self.closed().0 < graves { graves } else { 0 };
+        Some(Timestamp(notes.max(graves))).filter(|latest| *latest > Timestamp::ZERO)
     }
 
     /// The sum of a figure over all workers.

@@ -10,6 +10,7 @@
 //! safety. One that is behind learns by refusals how far others are ([`Stamps::observe`]), as with Lamport's clocks, or its
 //! transactions would be refused until it has caught up by itself.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use highwater_core::{Clock, NodeId, Timestamp};
@@ -72,6 +73,8 @@ pub struct Stamps {
     id: u64,
     /// The tick of the last one, or what was closed: the next one's is larger.
     last: u64,
+    /// Ticks of single ones that are further ahead: no other one is there.
+    ahead: BTreeSet<u64>,
 }
 
 impl Stamps {
@@ -79,15 +82,34 @@ impl Stamps {
     pub fn new(clock: Arc<Clock>, layout: Layout, coordinator: Coordinator) -> Stamps {
         assert!(u32::from(coordinator.node.0) < 1 << NODE_BITS, "node ids fit into {NODE_BITS} bits");
         let id = u64::from(coordinator.worker) << NODE_BITS | u64::from(coordinator.node.0);
-        Stamps { clock, layout, id, last: 0 }
+        Stamps { clock, layout, id, last: 0, ahead: BTreeSet::new() }
     }
 
     /// A timestamp above all that this coordinator proposed before, and above `seen`; and so many ticks ahead of its clock.
     #[inline]
     pub fn next(&mut self, seen: Timestamp, lead: u64) -> Timestamp {
         let now = (self.clock.now().0 >> self.layout.bits) + lead;
-        self.last = now.max(self.last + 1).max(self.layout.tick(seen) + 1);
+        self.last = self.free(now.max(self.last + 1).max(self.layout.tick(seen) + 1));
         self.layout.stamp(self.last, self.id)
+    }
+
+    /// The same for one transaction that has to be further ahead than others: those that come after it need not be above it.
+    pub fn ahead(&mut self, seen: Timestamp, lead: u64) -> Timestamp {
+        let now = (self.clock.now().0 >> self.layout.bits) + lead;
+        let tick = self.free(now.max(self.last + 1).max(self.layout.tick(seen) + 1));
+        self.ahead.insert(tick);
+        self.layout.stamp(tick, self.id)
+    }
+
+    /// The next tick that no single one has.
+    fn free(&mut self, mut tick: u64) -> u64 {
+        if !self.ahead.is_empty() {
+            self.ahead = self.ahead.split_off(&(self.last + 1));
+            while self.ahead.contains(&tick) {
+                tick += 1;
+            }
+        }
+        tick
     }
 
     /// The next ones are above this one.
@@ -107,7 +129,7 @@ impl Stamps {
         self.last()
     }
 
-    /// The largest timestamp that this coordinator may have proposed.
+    /// The largest timestamp that this coordinator may have proposed, but for single ones that are further ahead.
     #[inline]
     pub fn last(&self) -> Timestamp {
         self.layout.stamp(self.last, self.id)
@@ -146,5 +168,18 @@ mod tests {
         assert!(second > first);
         let closed = b.close();
         assert!(closed >= second && b.next(Timestamp::ZERO, 0) > closed);
+    }
+
+    /// One that is ahead alone: the next ones are not, and none is the same.
+    #[test]
+    fn a_single_timestamp_is_ahead_of_later_ones() {
+        let mut a = stamps(0, 0, 1);
+        let first = a.next(Timestamp::ZERO, 0);
+        let far = a.ahead(Timestamp::ZERO, 1 << 20);
+        let next = a.next(Timestamp::ZERO, 0);
+        assert!(first < next && next < far && a.last() == next);
+        a.observe(Timestamp(far.0 - 32));
+        assert!(a.next(Timestamp::ZERO, 0) > far, "not the same one");
+        assert!(a.ahead.is_empty() || a.close() > far);
     }
 }

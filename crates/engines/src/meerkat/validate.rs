@@ -12,11 +12,12 @@
 
 use std::ops::ControlFlow;
 
-use highwater_core::{Direction, TableId, Timestamp};
+use highwater_core::transaction::KeyRange;
+use highwater_core::{Direction, TableId, Timestamp, planted};
 use highwater_store::Latest;
 
 use super::marks::{InTheWay, Marks, hash};
-use super::payload::{Payload, Scan, with_key};
+use super::payload::{Payload, with_key};
 
 /// Looks whether the transaction can commit at `ts`, and marks what it reads and writes if so. If not, nothing is marked.
 pub fn validate(
@@ -59,9 +60,15 @@ fn mark(marks: &Marks, latest: &mut Latest, payload: &Payload, ts: Timestamp) ->
         };
         marks.read(hash, ts, read.version.max(as_of), now)?;
     }
+    // Tombstones up to here are what was read where there was no trace.
+    let gone = if planted!(meerkat::ScanForgives) { ts } else { as_of };
     for scan in payload.scans() {
-        let seen = |key: &[u8]| scan.version_of(key).max(as_of);
-        marks.scan(scan.table, scan.range, (ts, as_of), seen, || still(latest, &scan, as_of))?;
+        // Others who write to the table wait while it is looked at.
+        let mut items = scan.items.clone();
+        items.sort_unstable();
+        let seen = |key: &[u8]| version_of(&items, key).unwrap_or_default().max(as_of);
+        let holds = || still(latest, (scan.table, scan.range), &items, (as_of, gone));
+        marks.scan(scan.table, scan.range, (ts, gone), seen, holds)?;
     }
     payload.writes().try_for_each(|write| {
         with_key(write.key, |key| {
@@ -75,16 +82,24 @@ fn version(latest: &mut Latest, table: TableId, key: &[u8]) -> Timestamp {
     latest.version(table, key).map_or(Timestamp::ZERO, |(ts, _)| ts)
 }
 
+/// Which version of a key a scan saw, of items in the order of keys.
+fn version_of(items: &[(&[u8], Timestamp)], key: &[u8]) -> Option<Timestamp> {
+    items.binary_search_by(|(seen, ..)| (*seen).cmp(key)).ok().map(|at| items[at].1)
+}
+
 /// Whether the range holds here what the scan saw, or older versions of that: what is newer elsewhere is on its way. Tombstones that are as old
 /// as the scan's view may be gone where it was executed.
-fn still(latest: &mut Latest, scan: &Scan<'_>, as_of: Timestamp) -> Result<(), InTheWay> {
+fn still(
+    latest: &mut Latest,
+    (table, range): (TableId, KeyRange<'_>),
+    items: &[(&[u8], Timestamp)],
+    (as_of, gone): (Timestamp, Timestamp),
+) -> Result<(), InTheWay> {
     let mut newer = None;
-    let mut items = scan.items.clone();
-    items.sort_unstable();
-    let looked = latest.scan(scan.table, scan.range, Direction::Forward, |key, version| {
-        let same = match items.binary_search_by(|(seen, ..)| (*seen).cmp(key)) {
-            Ok(at) => version.ts <= items[at].1.max(as_of),
-            Err(_) => version.ts <= as_of && version.value.is_none(),
+    let looked = latest.scan(table, range, Direction::Forward, |key, version| {
+        let same = match version_of(items, key) {
+            Some(seen) => version.ts <= seen.max(as_of),
+            None => version.ts <= gone && version.value.is_none(),
         };
         if same {
             return ControlFlow::Continue(());

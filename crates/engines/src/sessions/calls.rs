@@ -15,6 +15,8 @@ pub const IDLE_TICKS: u64 = 8;
 const FIRST_ID: u64 = 1 << 52;
 /// A sweep looks at so many sessions.
 const SWEEP: usize = 64;
+/// What the sessions' clock never shows: of a keeper that has not looked at it yet.
+pub(super) const UNSEEN: u64 = u64::MAX;
 
 /// How many sessions may be open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,17 +148,21 @@ pub struct Swept {
     pub next: Option<u64>,
     /// How many sessions it ended.
     pub expired: u64,
+    /// What the sessions' clock shows.
+    pub clock: u64,
 }
 
-/// Ends sessions that were unused for long, some of those from id `from` on. From 0, a round begins: the clock advances.
+/// Ends sessions that were unused for long, some of those from id `from` on. From 0, a round begins: the clock advances, if it shows what the
+/// keeper has `seen` an interval ago. Else another keeper was faster, or this one has yet to look: nothing is done but that.
 ///
 /// # Errors
 /// What the transaction ends with.
-pub fn sweep<T: Transaction>(tx: &mut T, table: TableId, from: u64) -> Result<Swept, Abort> {
-    let clock = match from {
-        0 => advance_clock(tx, table, 1)?,
-        _ => clock(tx, table)?,
-    };
+pub fn sweep<T: Transaction>(tx: &mut T, table: TableId, from: u64, seen: u64) -> Result<Swept, Abort> {
+    let shows = clock(tx, table)?;
+    if from == 0 && u64::from(shows) != seen {
+        return Ok(Swept { next: None, expired: 0, clock: shows.into() });
+    }
+    let clock = if from == 0 { advance_clock(tx, table, 1)? } else { shows };
     let (mut last, mut looked, mut expired) = (None, 0, Vec::new());
     let (first, end) = (from.to_be_bytes(), OWNERS.to_be_bytes());
     let range = (Bound::Included(&first[..]), Bound::Excluded(&end[..]));
@@ -177,5 +183,5 @@ pub fn sweep<T: Transaction>(tx: &mut T, table: TableId, from: u64) -> Result<Sw
         forget(tx, table, &expired)?;
     }
     let next = last.filter(|_| looked == SWEEP).map(|last| last + 1);
-    Ok(Swept { next, expired: expired.len() as u64 })
+    Ok(Swept { next, expired: expired.len() as u64, clock: clock.into() })
 }

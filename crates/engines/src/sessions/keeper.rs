@@ -2,16 +2,20 @@
 
 use highwater_core::Outcome;
 
-use super::calls::IDLE_TICKS;
+use super::calls::{IDLE_TICKS, UNSEEN};
+use super::procedures::numbers;
 use crate::seam::Nanos;
 
 /// Says when the next [`Sweep`](super::Sweep) is due, for a host: one of each replica, asked at every turn.
 ///
-/// Invariant: between two rounds that this replica begins, and before the first one after it came to serve, lies a whole
-/// interval. So the sessions' clock never runs fast.
+/// Invariant: between two ticks of the sessions' clock, whoever makes them, lies a whole interval. A keeper sees what the clock shows, lets an
+/// interval pass, and has it advance only if it shows the same still. So where several replicas serve at once, each with a keeper of its own,
+/// the clock runs no faster than where one does; and it goes on as long as one is left.
 #[derive(Debug)]
 pub struct Keeper {
     interval: Nanos,
+    /// What the clock showed when the interval under way began.
+    seen: u64,
     state: State,
 }
 
@@ -30,25 +34,27 @@ enum State {
 impl Keeper {
     /// Sessions last for `idle` ns at least.
     pub fn new(idle: Nanos) -> Keeper {
-        Keeper { interval: idle / IDLE_TICKS + 1, state: State::Away }
+        Keeper { interval: idle / IDLE_TICKS + 1, seen: UNSEEN, state: State::Away }
     }
 
     /// The arguments of the sweep that is due, if one is. `serves`: whether this replica takes requests.
-    pub fn due(&mut self, now: Nanos, serves: bool) -> Option<[u8; 8]> {
-        match self.state {
-            State::Asked => None,
-            _ if !serves => {
-                self.state = State::Away;
-                None
-            }
-            State::Away => {
-                self.state = State::Rests(now + self.interval);
-                None
-            }
-            State::Rests(until) if now < until => None,
-            State::Rests(_) => Some(0u64.to_le_bytes()),
-            State::Wants(from) => Some(from.to_le_bytes()),
+    pub fn due(&mut self, now: Nanos, serves: bool) -> Option<[u8; 16]> {
+        if self.state == State::Asked {
+            return None;
         }
+        if !serves {
+            (self.state, self.seen) = (State::Away, UNSEEN);
+            return None;
+        }
+        let from = match self.state {
+            State::Rests(until) if now < until => return None,
+            State::Wants(from) => from,
+            State::Away | State::Rests(_) | State::Asked => 0,
+        };
+        let mut args = [0; 16];
+        args[..8].copy_from_slice(&from.to_le_bytes());
+        args[8..].copy_from_slice(&self.seen.to_le_bytes());
+        Some(args)
     }
 
     /// The engine took it.
@@ -58,11 +64,10 @@ impl Keeper {
 
     /// It ended so.
     pub fn ended(&mut self, now: Nanos, outcome: Outcome, reply: &[u8]) {
-        let next = match (outcome, reply.first_chunk()) {
-            (Outcome::Committed, Some(next)) => u64::from_le_bytes(*next),
-            // Nobody knows whether the clock has advanced.
-            _ => 0,
-        };
+        let told = numbers(reply).ok().filter(|_| outcome == Outcome::Committed);
+        // Of what failed nobody knows whether the clock has advanced: it is looked at anew.
+        let [next, _, clock] = told.unwrap_or([0, 0, UNSEEN]);
+        self.seen = clock;
         self.state = if next > 0 { State::Wants(next) } else { State::Rests(now + self.interval) };
     }
 

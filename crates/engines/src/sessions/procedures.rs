@@ -19,8 +19,8 @@ pub struct End<const AT: u8>;
 /// [`Answer::decode`].
 pub struct Ask<const AT: u8>;
 
-/// [`sweep`]s. Arguments: from which id on. Reply: from which id the next one goes on, 0 if this was the last; and how many
-/// sessions it ended.
+/// [`sweep`]s. Arguments: from which id on, and what the keeper saw of the clock. Reply: from which id the next one goes on, 0 if this was the
+/// last; how many sessions it ended; and what the clock shows.
 pub struct Sweep<const AT: u8>;
 
 impl<const AT: u8> Open<AT> {
@@ -49,7 +49,7 @@ fn encode(numbers: &[u64]) -> Vec<u8> {
 }
 
 /// The arguments, or the end of a request that has others.
-fn numbers<const N: usize>(args: &[u8]) -> Result<[u64; N], Abort> {
+pub(super) fn numbers<const N: usize>(args: &[u8]) -> Result<[u64; N], Abort> {
     let (chunks, rest) = args.as_chunks::<8>();
     let chunks: &[[u8; 8]; N] = chunks.try_into().map_err(|_| Abort::BadRequest)?;
     if rest.is_empty() { Ok(chunks.map(u64::from_le_bytes)) } else { Err(Abort::BadRequest) }
@@ -100,11 +100,13 @@ impl<const AT: u8> Procedure for Ask<AT> {
 
 impl<const AT: u8> Procedure for Sweep<AT> {
     const NAME: &'static str = "sessions.sweep";
+    /// 2: the clock advances from what was seen of it.
+    const VERSION: u32 = 2;
 
     fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
-        let [from] = numbers(args)?;
-        let swept = sweep(tx, TableId(AT), from)?;
-        reply.extend_from_slice(&encode(&[swept.next.unwrap_or(0), swept.expired]));
+        let [from, seen] = numbers(args)?;
+        let swept = sweep(tx, TableId(AT), from, seen)?;
+        reply.extend_from_slice(&encode(&[swept.next.unwrap_or(0), swept.expired, swept.clock]));
         Ok(())
     }
 }

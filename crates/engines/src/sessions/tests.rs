@@ -168,16 +168,21 @@ impl Alone {
 
     /// A round of sweeps; how many sessions it ended.
     fn sweep(&mut self) -> u64 {
-        let (mut from, mut expired) = (0u64, 0);
+        let [_, _, seen] = self.sweep_from(0, u64::MAX);
+        let (mut from, mut expired) = (0, 0);
         loop {
-            let reply = self.call("sessions.sweep", &from.to_le_bytes()).1;
-            let (next, ended) = reply.split_at(8);
-            expired += u64::from_le_bytes(ended.try_into().unwrap());
-            from = u64::from_le_bytes(next.try_into().unwrap());
+            let [next, ended, _] = self.sweep_from(from, seen);
+            (from, expired) = (next, expired + ended);
             if from == 0 {
                 return expired;
             }
         }
+    }
+
+    fn sweep_from(&mut self, from: u64, seen: u64) -> [u64; 3] {
+        let args = [from.to_le_bytes(), seen.to_le_bytes()].concat();
+        let reply = self.call("sessions.sweep", &args).1;
+        [0, 8, 16].map(|at| u64::from_le_bytes(reply[at..at + 8].try_into().unwrap()))
     }
 
     /// What stands under a key.
@@ -362,24 +367,57 @@ fn sessions_end_that_nobody_uses() {
     assert_eq!(alone.open_for(ANNA), None);
 }
 
+fn told(next: u64, clock: u64) -> Vec<u8> {
+    [next, 0, clock].map(u64::to_le_bytes).concat()
+}
+
+fn asks(from: u64, seen: u64) -> Option<[u8; 16]> {
+    Some([from, seen].map(u64::to_le_bytes).concat().try_into().unwrap())
+}
+
 #[test]
 fn a_keeper_waits_a_whole_interval() {
     let mut keeper = Keeper::new(8000);
     assert_eq!((keeper.due(0, false), keeper.next()), (None, None));
-    assert_eq!(keeper.due(500, true), None);
-    assert_eq!(keeper.next(), Some(1501));
-    assert_eq!(keeper.due(1500, true), None);
-    assert_eq!(keeper.due(1501, true), Some(0u64.to_le_bytes()));
+    assert_eq!(keeper.due(500, true), asks(0, u64::MAX), "it looks");
+    keeper.asked();
+    keeper.ended(500, COMMITTED, &told(0, 3));
+    assert_eq!((keeper.next(), keeper.due(1500, true)), (Some(1501), None));
+    assert_eq!(keeper.due(1501, true), asks(0, 3));
     keeper.asked();
     assert_eq!(keeper.due(9000, true), None, "one at a time");
-    keeper.ended(9000, COMMITTED, &77u64.to_le_bytes());
-    assert_eq!(keeper.due(9001, true), Some(77u64.to_le_bytes()), "the rest of the round at once");
+    keeper.ended(9000, COMMITTED, &told(77, 4));
+    assert_eq!(keeper.due(9001, true), asks(77, 4), "the rest of the round at once");
     keeper.asked();
     keeper.ended(9002, Outcome::Unknown, &[]);
     assert_eq!((keeper.due(9003, true), keeper.next()), (None, Some(9002 + 1001)));
+    assert_eq!(keeper.due(10_003, true), asks(0, u64::MAX), "nobody knows whether that was a tick");
     // Another serves meanwhile.
-    assert_eq!((keeper.due(9500, false), keeper.due(12_000, true)), (None, None));
-    assert_eq!(keeper.next(), Some(13_001));
+    assert_eq!((keeper.due(10_500, false), keeper.next()), (None, None));
+    assert_eq!(keeper.due(12_000, true), asks(0, u64::MAX));
+}
+
+/// Where several replicas serve at once, as without a leader all do, each has a keeper. A session lasts as long as with one.
+#[test]
+fn several_keepers_make_no_clock_run_fast() {
+    const IDLE: u64 = 8000;
+    let mut alone = Alone::new();
+    alone.open();
+    let mut keepers: Vec<Keeper> = (0..5).map(|_| Keeper::new(IDLE)).collect();
+    let (mut now, mut since) = (0u64, 0u64);
+    while since == 0 {
+        now += 100;
+        for (at, keeper) in keepers.iter_mut().enumerate() {
+            // One comes late, one goes away now and then.
+            let serves = at != 0 || now > 3000 && !now.is_multiple_of(1700);
+            let Some(args) = keeper.due(now, serves) else { continue };
+            keeper.asked();
+            let (outcome, reply) = alone.call("sessions.sweep", &args);
+            keeper.ended(now, outcome, &reply);
+            since = if reply[8] > 0 { now } else { since };
+        }
+    }
+    assert!((IDLE..=2 * IDLE).contains(&since), "a session of {IDLE} ended after {since}");
 }
 
 #[test]

@@ -81,10 +81,10 @@ pub struct Counters {
     /// Every try, by its token: whose it was, and what for.
     tries: BTreeMap<u64, (usize, Wish)>,
     resolved: BTreeMap<(u64, u64), Resolved>,
-    keeper: Keeper,
+    /// Of each node, and the sweep that it waits for.
+    keepers: Vec<(Keeper, Option<u64>)>,
     /// When to look next who serves.
     looks_at: Nanos,
-    sweep: Option<u64>,
     stopped: bool,
     /// Who is told that a session has expired was told so of the past, perhaps: what was sent under it may yet happen. Of engines whose order need
     /// not agree with real time.
@@ -131,9 +131,8 @@ impl Counters {
             seq: TOKENS,
             tries: BTreeMap::new(),
             resolved: BTreeMap::new(),
-            keeper: Keeper::new(rest / 2),
+            keepers: Vec::new(),
             looks_at: 0,
-            sweep: None,
             stopped: false,
             of_the_past: false,
             wrong: None,
@@ -199,25 +198,46 @@ impl Counters {
         self.keep(world);
     }
 
-    /// What a host does on the replica that serves.
+    /// What hosts do on replicas that serve: without a leader on all of them.
     fn keep<L: Library>(&mut self, world: &mut World<L>) {
         if self.counters.is_empty() || self.stopped || world.now < self.looks_at {
             return;
         }
         self.looks_at = world.now + LOOK_EVERY.max(self.think / 20);
         let leader = world.leader();
-        // In a run a sweep that nobody answers is one that was lost with its leader.
-        if self.sweep.is_some() && leader.is_none() {
-            self.sweep = None;
-            self.keeper.ended(world.now, Outcome::Unknown, &[]);
+        let all = world.engine().abilities().leaderless;
+        for node in world.ids().collect::<Vec<_>>() {
+            while self.keepers.len() <= usize::from(node.0) {
+                self.keepers.push((Keeper::new(self.rest / 2), None));
+            }
+            let serves = || world.status(node).is_some_and(|status| status.serves());
+            let serves = leader == Some(node) || all && serves();
+            self.keep_at(world, node, serves);
         }
-        let Some(args) = self.keeper.due(world.now, leader.is_some()) else { return };
-        let (token, leader) = (self.token(), leader.expect("it serves"));
+    }
+
+    fn keep_at<L: Library>(&mut self, world: &mut World<L>, node: NodeId, serves: bool) {
+        let (keeper, sweep) = &mut self.keepers[usize::from(node.0)];
+        // In a run a sweep that nobody answers is one that was lost with its replica.
+        if !serves && sweep.take().is_some() {
+            keeper.ended(world.now, Outcome::Unknown, &[]);
+        }
+        let Some(args) = keeper.due(world.now, serves) else { return };
+        let token = self.token();
         let procedure = world.procedure("sessions.sweep");
-        if world.submit(leader, 0, Token(token), procedure, &args).is_ok() {
-            self.keeper.asked();
-            self.sweep = Some(token);
+        if world.submit(node, 0, Token(token), procedure, &args).is_ok() {
+            let (keeper, sweep) = &mut self.keepers[usize::from(node.0)];
+            keeper.asked();
+            *sweep = Some(token);
         }
+    }
+
+    /// The keeper that waits for this sweep waits no more.
+    fn sweeper(&mut self, token: u64) -> Option<&mut Keeper> {
+        let waits = |(_, sweep): &&mut (Keeper, Option<u64>)| *sweep == Some(token);
+        let (keeper, sweep) = self.keepers.iter_mut().find(waits)?;
+        *sweep = None;
+        Some(keeper)
     }
 
     fn token(&mut self) -> u64 {
@@ -282,9 +302,8 @@ impl Counters {
 
     /// Nothing was done by this try.
     pub fn refused(&mut self, now: Nanos, token: u64, why: Refusal) {
-        if self.sweep == Some(token) {
-            self.sweep = None;
-            return self.keeper.ended(now, Outcome::Conflict, &[]);
+        if let Some(keeper) = self.sweeper(token) {
+            return keeper.ended(now, Outcome::Conflict, &[]);
         }
         let Some((at, _)) = self.tries.get(&token).copied() else { return };
         if self.counters[at].open != Some(token) {
@@ -324,9 +343,8 @@ impl Counters {
     /// A try was answered, perhaps one of long ago.
     pub fn hear(&mut self, reply: &Reply, hand: &Hand) {
         let token = reply.token.0;
-        if self.sweep == Some(token) {
-            self.sweep = None;
-            return self.keeper.ended(reply.at, reply.outcome, &reply.bytes);
+        if let Some(keeper) = self.sweeper(token) {
+            return keeper.ended(reply.at, reply.outcome, &reply.bytes);
         }
         let Some((at, wish)) = self.tries.get(&token).copied() else { return };
         let heard = match (wish, reply.outcome) {

@@ -203,6 +203,6 @@ fn record(history: &mut History, ops: &mut Vec<CheckedOp>, op: Op, seen: Option<
         },
         // Only runs that write no blobs any more drop them.
         Op::Drop(_) => {}
-        Op::Peek(..) | Op::Transfer(..) | Op::Total | Op::Audit(_) | Op::Count(_) => {}
+        Op::Peek(..) | Op::Glance(..) | Op::Transfer(..) | Op::Total | Op::Audit(_) | Op::Count(_) => {}
     }
 }

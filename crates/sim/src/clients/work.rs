@@ -42,6 +42,7 @@ pub struct Work {
     /// Per kind of list and slot: the key in use, and how many appends it has had.
     slots: BTreeMap<(Kind, u32), (u32, u32)>,
     next_key: u32,
+    toggles: u32,
     busy: Vec<u16>,
     busy_until: Nanos,
     /// Keys that were ever used, for the reads at the end.
@@ -59,6 +60,7 @@ impl Work {
             largest: 0,
             slots: BTreeMap::new(),
             next_key: 0,
+            toggles: 0,
             busy: (0..workers).collect(),
             busy_until: now,
             used: BTreeSet::new(),
@@ -119,6 +121,8 @@ impl Work {
             // Toggles keep their keys, so that tombstones come and go; their lists are short of a few hundred.
             (3, true) => Op::Peek(0, self.load.keys),
             (3, false) => {
+                // Where scans look at toggles alone keys come and go once, and leave no trace.
+                let slot = if self.load.mix.glances > 0 { self.pass_on_toggle() } else { slot };
                 self.used.insert((Kind::List, TOGGLE_LISTS + slot));
                 Op::Toggle(slot, self.value())
             }
@@ -128,6 +132,7 @@ impl Work {
                 let (from, to) = (account(random), account(random));
                 Op::Transfer(from, to, 1 + random.below(u64::from(OPENING) / 2) as u32)
             }
+            (7, _) => Op::Glance(0, TOGGLE_LISTS),
             (6, true) => Op::Weigh(self.key(Kind::Blob, slot, false, random)),
             (6, false) => {
                 let key = self.key(Kind::Blob, slot, true, random);
@@ -169,6 +174,12 @@ impl Work {
         self.slots.insert((kind, slot), (key, count));
         self.used.insert((kind, key));
         key
+    }
+
+    /// Each key twice, one after the other.
+    fn pass_on_toggle(&mut self) -> u32 {
+        self.toggles += 1;
+        (self.toggles - 1) / 2
     }
 
     fn fresh_key(&mut self, kind: Kind, random: &mut Random) -> u32 {

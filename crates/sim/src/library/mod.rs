@@ -7,7 +7,7 @@
 //!   element (`Scan`, `AddRow`);
 //! - *registers* are written blindly (`Get`, `Set`);
 //! - *toggles* are inserted and deleted in turn, and count their turns in a list: presence and count must agree
-//!   (`Toggle`, `Peek`), so that a tombstone lost or applied out of order shows;
+//!   (`Toggle`, `Peek`), so that a tombstone lost or applied out of order shows; a scan may look at them alone (`Glance`);
 //! - a *bank* moves money whose total never changes (`Transfer`, `Total`);
 //! - *audit* rows must be there if acknowledged (`Audit`);
 //! - *blobs* are registers of any size under keys of any size, whose bytes follow from what was written (`Fill`, `Weigh`;

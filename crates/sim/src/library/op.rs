@@ -21,6 +21,8 @@ pub enum Op {
     Toggle(u32, u32),
     /// Scans the toggles from a key, so many; then reads their lists.
     Peek(u32, u32),
+    /// Scans the toggles from a key, so many, and reads nothing else.
+    Glance(u32, u32),
     /// Moves an amount from one account to another, if it is covered.
     Transfer(u32, u32, u32),
     /// The sum over all accounts.
@@ -58,6 +60,7 @@ impl Op {
             Op::Weigh(key) => (12, [key, 0, 0]),
             Op::Drop(key) => (13, [key, 0, 0]),
             Op::Count(key) => (14, [key, 0, 0]),
+            Op::Glance(first, count) => (15, [first, count, 0]),
         };
         args.push(tag);
         numbers.iter().for_each(|number| args.extend_from_slice(&number.to_le_bytes()));
@@ -82,6 +85,7 @@ impl Op {
             12 => Op::Weigh(a),
             13 => Op::Drop(a),
             14 => Op::Count(a),
+            15 => Op::Glance(a, b),
             _ => return None,
         })
     }
@@ -90,7 +94,7 @@ impl Op {
 /// What an operation saw: a few numbers, whose meaning follows from the operation.
 ///
 /// `Read`, `Append`, `Scan`, `AddRow` see the list before; `Get` one value or none; `Toggle` whether the key was present
-/// (0, 1), then its list before; `Peek` per key whether it is present and how long its list is; `Transfer` whether it was
+/// (0, 1), then its list before; `Peek` per key whether it is present and how long its list is; `Glance` how many are; `Transfer` whether it was
 /// covered; `Total` the sum; `Audit` whether the row is new; `Weigh` the blob's number, its size, and whether all its bytes
 /// are right (0, 1), or nothing; `Count` the sum; `Set`, `Fill` and `Drop` nothing.
 pub type Observed = Vec<u32>;
@@ -124,7 +128,14 @@ mod tests {
 
     #[test]
     fn operations_survive_encoding() {
-        let ops = [Op::Append(3, 9), Op::Scan(1), Op::Transfer(1, 2, 3), Op::Total, Op::Peek(0, 4)];
+        let ops = [
+            Op::Append(3, 9),
+            Op::Scan(1),
+            Op::Transfer(1, 2, 3),
+            Op::Total,
+            Op::Peek(0, 4),
+            Op::Glance(0, 4),
+        ];
         let blobs = [Op::Fill(1, 2, 1 << 24), Op::Weigh(7), Op::Drop(7)];
         let ops = [&ops[..], &blobs].concat();
         let args = encode(&ops);

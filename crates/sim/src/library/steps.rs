@@ -63,6 +63,7 @@ impl Op {
             }
             Op::Toggle(key, value) => toggle(tx, key, value),
             Op::Peek(first, count) => peek(tx, first, count),
+            Op::Glance(first, count) => glance(tx, first, count),
             Op::Transfer(from, to, amount) => transfer(tx, from, to, amount),
             Op::Total => (0..ACCOUNTS).try_fold(0, |sum, at| Ok(sum + balance(tx, at)?)).map(|sum| vec![sum]),
             Op::Fill(key, value, size) => blobs::fill(tx, key, value, size),
@@ -116,6 +117,16 @@ fn peek<T: Transaction>(tx: &mut T, first: u32, count: u32) -> Result<Observed, 
         seen.push(list(tx, TOGGLE_LISTS + first + at as u32)?.len() as u32);
     }
     Ok(seen)
+}
+
+fn glance<T: Transaction>(tx: &mut T, first: u32, count: u32) -> Result<Observed, Abort> {
+    let mut present = 0;
+    let (from, to) = (u64::from(first), u64::from(first + count));
+    scan(tx, TOGGLES, from, to, Direction::Forward, |_, _| {
+        present += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok(vec![present])
 }
 
 fn balance<T: Transaction>(tx: &mut T, account: u32) -> Result<u32, Abort> {

@@ -159,7 +159,7 @@ impl Mix {
             toggles: weight(3),
             bank: weight(3),
             audit: weight(3),
-            blobs: 0,
+            ..Mix::default()
         };
         if drawn == Mix::default() { Mix { lists: 1, ..drawn } } else { drawn }
     }

@@ -71,12 +71,20 @@ pub struct Mix {
     pub audit: u8,
     #[serde(default)]
     pub blobs: u8,
+    /// Scans of toggles alone: drawn for none, set where they are looked for.
+    #[serde(default, skip_serializing_if = "none")]
+    pub glances: u8,
+}
+
+fn none(weight: &u8) -> bool {
+    *weight == 0
 }
 
 impl Mix {
     /// In the order of the fields.
-    pub fn weights(&self) -> [u8; 7] {
-        [self.lists, self.rows, self.registers, self.toggles, self.bank, self.audit, self.blobs]
+    pub fn weights(&self) -> [u8; 8] {
+        let Mix { lists, rows, registers, toggles, bank, audit, blobs, glances } = *self;
+        [lists, rows, registers, toggles, bank, audit, blobs, glances]
     }
 }
 

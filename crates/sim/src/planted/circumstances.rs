@@ -50,6 +50,10 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Waiting => waiting(plan),
         Circumstance::Interacting => interacting(plan),
         Circumstance::Pipelining => pipelining(plan),
+        Circumstance::Toggled => toggled(plan),
+        Circumstance::Revived => revived(plan),
+        Circumstance::Halting => halting(plan),
+        Circumstance::Belated => belated(plan),
     }
 }
 
@@ -101,7 +105,7 @@ fn contended(plan: &mut Plan) {
         Some(Interleaved { one_in: 3, long_one_in: 20, longest_ns: 200 * US, controllers: false });
     plan.settings.max_in_flight_requests = plan.settings.max_in_flight_requests.max(64);
     plan.settings.max_attempts = 100;
-    let mix = Mix { lists: 4, rows: 4, registers: 0, toggles: 1, bank: 2, audit: 0, blobs: 0 };
+    let mix = Mix { lists: 4, rows: 4, registers: 0, toggles: 1, bank: 2, audit: 0, ..Mix::default() };
     let (operations, keys) = (plan.load.operations.max(3), 2 + (plan.seed % 3) as u32);
     plan.load =
         Load { clients: 32, transactions: 2400, keys, operations, read_percent: 50, mix, ..plan.load };
@@ -429,6 +433,108 @@ fn failing(plan: &mut Plan) {
     every(plan, 5 * timeout, |round| {
         let victims = [Victim::Leader, Victim::Node((round % replicas) as u8)];
         victims.map(|victim| (4 * timeout, timeout / 8, Fault::FailSync(victim))).to_vec()
+    });
+}
+
+/// So many replicas, without a leader, over quick links; nothing else goes wrong than what is added. Whoever waits for a replica that does not answer
+/// waits for a heartbeat at most, and so takes a round trip for as long: transactions are taken over after two timeouts, which are longer than sixteen of those.
+fn alone(plan: &mut Plan, replicas: u8) {
+    plan.replicas = replicas;
+    plan.absent = 0;
+    plan.from_birth = false;
+    plan.faults.clear();
+    plan.clocks = vec![(1_000_000, None); replicas.into()];
+    (plan.delay_ns, plan.delay_spread_ns) = (20 * US, 20 * US);
+    (plan.transport.lost, plan.transport.repeated, plan.transport.reordered) = (0, 0, false);
+    (plan.settings.heartbeat, plan.settings.election_timeout) = (2 * MS, 20 * MS);
+    // Much work: whoever goes on says at once how far it is.
+    plan.length_ns = 600 * MS;
+    plan.load = Load { clients: 32, transactions: 6000, counters: 0, delegates: 0, ..plan.load };
+    let settings = &mut plan.settings;
+    settings.max_in_flight_requests = settings.max_in_flight_requests.max(64);
+    settings.max_in_flight_bytes = settings.max_in_flight_bytes.max(256 << 10);
+    settings.log_retain_bytes = settings.log_retain_bytes.max(1 << 20);
+    (plan.load.sizes.memory, plan.load.mix.blobs) = (0, 0);
+}
+
+/// Keys come and go under scans. Two of four replicas do not hear each other for a while: one of them scans, and dies; what it had committed the
+/// two that it heard have found valid.
+fn toggled(plan: &mut Plan) {
+    alone(plan, 4);
+    (plan.delay_ns, plan.delay_spread_ns) = (400 * US, 50 * US);
+    plan.interleaving = None;
+    let mix = Mix { toggles: 1, glances: 10, audit: 10, ..Mix::default() };
+    plan.load = Load { operations: 2, read_percent: 0, workers: Busy::Any, mix, ..plan.load };
+    let timeout = plan.settings.election_timeout;
+    every(plan, 4 * timeout, |round| {
+        let (dies, other) = ((round % 4) as u8, ((round + 1) % 4) as u8);
+        let deaf = 4 * MS + round % 4 * MS;
+        vec![
+            (0, 2 * timeout, Fault::Clog(dies, other)),
+            (0, 2 * timeout, Fault::Clog(other, dies)),
+            (deaf, timeout / 2, Fault::Kill(Victim::Node(dies))),
+        ]
+    });
+}
+
+/// A coordinator stands still for as long as others wait for it, and a little longer. The promises of one of them to another come in bursts.
+fn revived(plan: &mut Plan) {
+    alone(plan, 3);
+    plan.workers = 1;
+    plan.interleaving = None;
+    (plan.delay_ns, plan.delay_spread_ns) = (60 * US, 60 * US);
+    let (timeout, beat) = (plan.settings.election_timeout, plan.settings.heartbeat);
+    every(plan, 5 * timeout, |round| {
+        let [still, from, to] = [0, 1, 2].map(|at| ((round + at) % 3) as u8);
+        let since = 2 * timeout;
+        let goes_on = since + (1 + round % 7) * beat / 4;
+        let mut faults = vec![(0, goes_on, Fault::Pause(Victim::Node(still)))];
+        faults.extend((0..4).map(|at| (since + at * beat, 4 * beat / 5, Fault::Clog(from, to))));
+        faults
+    });
+}
+
+/// Replicas have disks. One's stands still, and another does not hear it; the third ends its transactions. Then the power fails, and that
+/// one's disk is gone with it.
+fn halting(plan: &mut Plan) {
+    alone(plan, 3);
+    plan.disks = true;
+    plan.length_ns = 1500 * MS;
+    // A round trip waits for disks, too.
+    plan.settings.election_timeout = 40 * MS;
+    let (timeout, beat) = (plan.settings.election_timeout, plan.settings.heartbeat);
+    every(plan, 8 * timeout, |round| {
+        let [still, deaf, third] = [0, 1, 2].map(|at| ((round + at) % 3) as u8);
+        let over = 2 * timeout + (2 + round % 7) * beat / 2;
+        vec![
+            (0, over, Fault::SlowDisk(Victim::Node(still), 10 * timeout)),
+            (0, over, Fault::SlowDisk(Victim::Node(deaf), beat / 2)),
+            (0, over, Fault::Clog(still, deaf)),
+            (over - MS / 10, timeout, Fault::Wipe(third)),
+            (over, timeout / 8, Fault::PowerCut),
+        ]
+    });
+}
+
+/// Clocks move by being looked at, and by what others tell. One leaps ahead; for a while a second replica hears nothing, that neither, and the
+/// third one hears the first now and then: it has found valid what its coordinator has answered already, and does not know so.
+fn belated(plan: &mut Plan) {
+    alone(plan, 3);
+    plan.workers = 1;
+    plan.interleaving = None;
+    plan.choices.clear();
+    (plan.delay_ns, plan.delay_spread_ns) = (5 * US, 5 * US);
+    let mix = Mix { lists: 1, ..Mix::default() };
+    plan.load = Load { transactions: 2400, keys: 2, operations: 1, read_percent: 60, mix, ..plan.load };
+    every(plan, 30 * MS, |round| {
+        let [deaf, from, to] = [0, 1, 2].map(|at| ((round + at) % 3) as u8);
+        let mut faults = vec![
+            (0, 16 * MS, Fault::Clog(from, deaf)),
+            (0, 16 * MS, Fault::Clog(to, deaf)),
+            (MS / 4, 0, Fault::LeapCommits(from, 1 << 20)),
+        ];
+        faults.extend((0..12).map(|at| (MS / 2 + at * 12 * MS / 10, MS, Fault::Clog(from, to))));
+        faults
     });
 }
 

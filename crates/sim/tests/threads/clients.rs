@@ -37,7 +37,7 @@ impl Clients {
             appends_per_key: 64,
             operations: 4,
             read_percent: 50,
-            mix: Mix { lists: 4, rows: 2, registers: 2, toggles: 1, bank: 1, audit: 1, blobs: 0 },
+            mix: Mix { lists: 4, rows: 2, registers: 2, toggles: 1, bank: 1, audit: 1, ..Mix::default() },
             workers: Busy::Any,
             ..Plan::draw(seed).load
         };

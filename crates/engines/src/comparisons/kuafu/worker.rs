@@ -68,7 +68,7 @@ impl KuafuWorker {
         let payload = common.storage.end(ts);
         common.count_execution(&payload);
         if let Err(way) = common.storage.validate(&payload, ts) {
-            return common.put_off(now, asked, way.0);
+            return common.put_off(now, asked.wants(&payload), way.0);
         }
         common.add(now, ts, asked, (outcome, payload.clone()));
         let position = self.order.append(payload.clone());
@@ -99,7 +99,7 @@ impl KuafuWorker {
     }
 
     fn turn_as_primary(&mut self, now: Nanos, out: &mut Outbox) {
-        while let Some(retry) = self.common.owns.due(now) {
+        while let Some(retry) = self.common.owns.lanes.take(now) {
             self.attempt(now, retry.asked);
         }
         self.release(now);
@@ -215,7 +215,7 @@ impl Worker for KuafuWorker {
         format!(
             "{} under way, {} put off; the log is acknowledged up to {acknowledged:?}",
             self.common.owns.all.len(),
-            self.common.owns.waiting()
+            self.common.owns.lanes.waiting()
         )
     }
 }

@@ -46,7 +46,7 @@ impl PbWorker {
         common.count_execution(&payload);
         if let Err(way) = common.storage.validate(&payload, ts) {
             self.stamps.observe(way.0);
-            return common.put_off(now, asked, way.0);
+            return common.put_off(now, asked.wants(&payload), way.0);
         }
         common.add(now, ts, asked, (outcome, payload.clone()));
         self.last += 1;
@@ -72,7 +72,7 @@ impl PbWorker {
     }
 
     fn turn_as_primary(&mut self, now: Nanos, out: &mut Outbox) {
-        while let Some(retry) = self.common.owns.due(now) {
+        while let Some(retry) = self.common.owns.lanes.take(now) {
             self.attempt(now, retry.asked, retry.hint);
         }
         self.release(now);
@@ -171,7 +171,7 @@ impl Worker for PbWorker {
         format!(
             "{} under way, {} put off, {} sent, of which the others have {heard:?}",
             self.common.owns.all.len(),
-            self.common.owns.waiting(),
+            self.common.owns.lanes.waiting(),
             self.last
         )
     }

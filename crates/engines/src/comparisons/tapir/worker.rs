@@ -222,7 +222,7 @@ impl Worker for TapirWorker {
         if self.common.node.broken() {
             self.common.give_up();
         } else {
-            while let Some(retry) = self.common.owns.due(now) {
+            while let Some(retry) = self.common.owns.lanes.take(now) {
                 self.attempt(now, retry.asked, retry.hint);
             }
             self.decide_late(now);
@@ -247,7 +247,7 @@ impl Worker for TapirWorker {
         format!(
             "{} under way, {} put off, {} outcomes unheard, {} pending here, {} in the record",
             self.common.owns.all.len(),
-            self.common.owns.waiting(),
+            self.common.owns.lanes.waiting(),
             self.outcomes.unheard(),
             self.pending,
             self.record.len()

@@ -159,6 +159,7 @@ impl MeerkatController {
         if change.epoch <= self.epoch {
             return;
         }
+        self.bar(now, change);
         let me: (NodeId, Incarnation) = (self.me, self.life);
         // Who forgot has what it may have up to a cut, or nothing.
         let forgot = self.forgot != Memory::Whole;

@@ -117,11 +117,17 @@ impl MeerkatController {
     }
 
     /// Proposes, if promises suffice: of a majority, and of all that may come soon. `late`: no more are expected.
+    ///
+    /// Invariant: a round has one proposal. Its own promise of the round is among them, so that is on this node's disk, and a later life of the node
+    /// leads a later round: what others say of this one then is not about what that life proposes.
     fn propose(&mut self, now: Nanos, late: bool) {
         let quorums = self.shared.quorums;
         let Some(Attempt { epoch, stage: Stage::Preparing(promises), .. }) = &self.attempt else {
             return;
         };
+        if !promises.contains_key(&self.me) {
+            return;
+        }
         let epoch = *epoch;
         let here = |node: &NodeId, promised: &Promised| self.life_of(*node) == Some(promised.life);
         let count = promises.iter().filter(|(node, promised)| here(node, promised)).count() as u32;

@@ -28,6 +28,8 @@ mod describe;
 mod disk;
 mod forgot;
 mod reasons;
+#[cfg(test)]
+mod tests;
 mod thin;
 
 use std::collections::VecDeque;
@@ -50,6 +52,7 @@ use crate::seam::{CheckpointNews, ControlOutbox, Controller, DiskState, Nanos, N
 use attempt::Attempt;
 use copies::Copying;
 use disk::Keeping;
+use reasons::Barred;
 use thin::fill_change;
 
 /// Changes that are kept for voters that are behind, at most.
@@ -114,6 +117,8 @@ pub struct MeerkatController {
     paused: Option<Paused>,
     /// The attempt that this node leads.
     attempt: Option<Attempt>,
+    /// Learners that were let go: by node how often, and until when it is not taken in again.
+    barred: Vec<Barred>,
     /// Attempts of this node that came to nothing, one after the other: the next one gets more time.
     failed: u32,
     /// Since when there has been a reason for a change.
@@ -168,6 +173,7 @@ impl MeerkatController {
             accepted: None,
             paused: None,
             attempt: None,
+            barred: vec![Barred::default(); options.nodes as usize],
             failed: 0,
             wanted: None,
             stirred: 0,
@@ -326,8 +332,8 @@ impl MeerkatController {
             self.hears(now, *node) && beat.standing == Standing::Voting && beat.epoch >= self.epoch
         });
         self.shared.set_serving(serving);
-        // Who has nothing to do sleeps, and has to note down how far all is over all the same.
-        self.wakes |= self.shared.owes_notes();
+        // Who has nothing to do sleeps, and others may wait for its word all the same.
+        self.wakes |= self.shared.awaited().is_some();
         self.watch_disks(now);
         self.help(now);
     }

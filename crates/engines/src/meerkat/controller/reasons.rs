@@ -5,13 +5,34 @@ use std::sync::atomic::Ordering;
 use highwater_core::{Durability, Epoch, Incarnation, NodeId};
 
 use super::{MeerkatController, Peer};
-use crate::meerkat::change::Members;
+use crate::meerkat::change::{Change, Members};
 use crate::meerkat::control::Standing;
 use crate::meerkat::own::bit;
 use crate::seam::Nanos;
 
 /// For so many timeouts a voter that is not heard stays one where disks may be behind.
 const MOST_SILENCE: u64 = 6;
+
+/// A learner that lagged, or was not heard, is let go: others keep outcomes for it. It is taken in again after so many timeouts, doubled each time
+/// until it has voted, up to this many times: each is a change of epoch, which stops all that is under way.
+const MOST_DOUBLED: u32 = 10;
+/// Twice as long by so many times if it was heard all along: it hears no outcomes, and will not by tomorrow.
+const LAGS: u32 = 3;
+
+/// See [`MOST_DOUBLED`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Barred {
+    life: Incarnation,
+    times: u32,
+    until: Nanos,
+}
+
+#[cfg(test)]
+impl Barred {
+    pub(super) fn times(&self) -> u32 {
+        self.times
+    }
+}
 
 impl MeerkatController {
     /// Whether a life of a node is over. Who is only silent stays: to lose its vote would leave fewer that may fail.
@@ -24,7 +45,29 @@ impl MeerkatController {
         self.peers[node.0 as usize].is_some_and(|peer| peer.life != life || peer.refused && !has_disk)
     }
 
-    /// Voters for whom too many outcomes are kept: a bit each.
+    /// Notes down whom this change lets go, before it takes effect, and who votes again.
+    pub(super) fn bar(&mut self, now: Nanos, change: &Change) {
+        let before = self.members.as_ref().map(|members| members.learners.clone()).unwrap_or_default();
+        for (node, life) in before.into_iter().filter(|who| !change.members.has(*who)) {
+            let (own, heard, timeout) = (node == self.me, self.hears(now, node), self.timeout());
+            let barred = &mut self.barred[node.0 as usize];
+            if barred.life != life {
+                *barred = Barred { life, ..Barred::default() };
+            }
+            barred.times = (barred.times + if heard || own { LAGS } else { 1 }).min(MOST_DOUBLED);
+            barred.until = now + (timeout << barred.times);
+        }
+        for (node, _) in &change.members.voters {
+            self.barred[node.0 as usize] = Barred::default();
+        }
+    }
+
+    fn is_barred(&self, now: Nanos, (node, life): (NodeId, Incarnation)) -> bool {
+        let barred = self.barred[node.0 as usize];
+        barred.life == life && now < barred.until
+    }
+
+    /// Those for whom too many outcomes are kept: a bit each.
     fn laggards(&self) -> u32 {
         let cells = self.shared.cells.iter().map(|cell| cell.laggard.load(Ordering::Relaxed));
         cells.filter(|node| *node > 0).fold(0, |all, node| all | 1 << (node - 1))
@@ -55,8 +98,10 @@ impl MeerkatController {
             who.0 != self.me && (laggards & bit(who.0) != 0 || self.holds_up_the_cut(now, who.0))
         };
         let mut voters: Vec<_> = members.voters.iter().copied().filter(stays).collect();
+        // Outcomes are kept for learners, too: one that does not hear them would have every coordinator refuse everything.
         let learns = |who: &&(NodeId, Incarnation)| {
-            self.life_of(who.0) == Some(who.1) && self.hears(now, who.0) && !outside(who.0)
+            let here = self.life_of(who.0) == Some(who.1) && self.hears(now, who.0);
+            here && !outside(who.0) && (who.0 == self.me || laggards & bit(who.0) == 0)
         };
         let ready = |who: &(NodeId, Incarnation)| {
             let beat = self.beat_of(who.0);
@@ -75,7 +120,7 @@ impl MeerkatController {
             let standing = self.beat_of(node).standing;
             let wants = matches!(standing, Standing::Outside | Standing::Unborn) && self.hears(now, node);
             let taken = voters.iter().chain(&learners).any(|(known, _)| *known == node);
-            if wants && !taken {
+            if wants && !taken && !self.is_barred(now, (node, life)) {
                 learners.push((node, life));
             }
         }

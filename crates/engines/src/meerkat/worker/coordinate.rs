@@ -5,11 +5,13 @@ use std::sync::atomic::Ordering;
 use highwater_core::{NodeId, Outcome, Timestamp, hooks, planted};
 
 use super::MeerkatWorker;
+use super::ripen::STANDS_STILL_PACE;
 use crate::meerkat::facts::Found;
 use crate::meerkat::journal::Waits;
+use crate::meerkat::lanes::Retry;
 use crate::meerkat::marks::InTheWay;
 use crate::meerkat::message::{About, Message};
-use crate::meerkat::own::{Asked, Decision, Own, Phase, Retry, Vote, bit};
+use crate::meerkat::own::{Asked, Decision, Own, Phase, Vote, bit};
 use crate::meerkat::payload::Payload;
 use crate::meerkat::quorum::Quorums;
 use crate::meerkat::record::Told;
@@ -48,12 +50,22 @@ impl MeerkatWorker {
         let ran = execute(&self.registry, &mut self.tx, &request, &mut self.reply);
         let Some(outcome) = ran else { return self.put_off(now, asked, hint) };
         let size = self.tx.size();
-        let lead = if self.shared.strict { self.lead.ticks(now, size).max(asked.lead) } else { 0 };
+        let usual = if self.shared.strict { self.lead.ticks(now, size) } else { 0 };
+        let lead = usual.max(asked.lead);
         let advanced = self.shared.clock.advanced_by();
-        let ts = self.stamps.next(self.tx.seen().max(hint), lead);
+        let above = self.tx.seen().max(hint);
+        // What one transaction needs says nothing of the others.
+        let ts = if lead > usual { self.stamps.ahead(above, lead) } else { self.stamps.next(above, lead) };
         assert!(self.as_of < ts, "what is over everywhere by now is below {ts}");
         let payload = self.tx.end(ts);
         Counters::add(&self.counters.executed, 1);
+        asked = asked.wants(&payload);
+        if !asked.waited && self.owns.lanes.is_crowded(asked.lane) {
+            // Who comes new waits behind those that want the same, and is no attempt: it would be in their way.
+            (asked.attempts, asked.waited) = (asked.attempts - 1, true);
+            return self.owns.lanes.put_off(Retry { at: now, asked, hint }, false);
+        }
+        asked.waited = true;
         self.announce_pending(now);
         let looked = self.look(ts, &payload);
         if let Err(Vote { late, hint: way, .. }) = looked {
@@ -86,6 +98,7 @@ impl MeerkatWorker {
             phase: Phase::Validating,
             since: now,
             again: (now + self.ask_after(0), 0),
+            counts: false,
         };
         self.owns.add(ts, own);
         self.post.for_all(&Message { ts, about: About::Validate { payload } });
@@ -188,9 +201,20 @@ impl MeerkatWorker {
         shown: Timestamp,
     ) {
         let needed = self.lead_for(now, ts, proposed, shown);
-        if let Some(own) = self.owns.all.get_mut(&ts) {
-            own.asked.lead = own.asked.lead.max(needed);
+        if let Some(own) = self.owns.all.get(&ts) {
+            // Marks stand for as long as it is ahead. What was cut off once does not take as long again, as a rule.
+            let most = self.most_lead(own.asked.attempts);
+            let own = self.owns.all.get_mut(&ts).expect("it was just there");
+            own.asked.lead = own.asked.lead.max(needed.min(most));
         }
+    }
+
+    /// How far ahead a transaction is proposed at most, after so many attempts, in ticks: half as long as others wait for a coordinator, and twice as
+    /// far each time.
+    fn most_lead(&self, attempts: u32) -> u64 {
+        let (.., pace) = self.pace;
+        let units = self.shared.options.election_timeout.saturating_mul(pace) / 1000;
+        (self.shared.layout.ticks(units) << attempts.saturating_sub(1).min(6)).max(MOST_AT_HOME)
     }
 
     /// The same: how far ahead it would have had to be, in ticks.
@@ -245,7 +269,9 @@ impl MeerkatWorker {
                 let most = self.shared.options.election_timeout;
                 let (lead, since) = (own.lead, own.since);
                 let whole = now.saturating_sub(since).min(most);
-                let took = self.round_trip_of(ts, lead, whole);
+                // What is refused is refused when it arrives: nobody waited until its time had come. Taken for the rest of a longer time, round trips would
+                // seem ever shorter to whoever comes too late, and leads are bounded by them.
+                let took = if commit { self.round_trip_of(ts, lead, whole) } else { whole };
                 self.answer_time = (7 * self.answer_time + whole.max(1)) / 8;
                 self.round_trip = (7 * self.round_trip + took.max(1)) / 8;
                 let cell = self.cell();
@@ -330,11 +356,36 @@ impl MeerkatWorker {
     /// An attempt came to nothing: another one, later, unless there were too many.
     fn put_off(&mut self, now: Nanos, asked: Asked, hint: Timestamp) {
         Counters::add(&self.counters.conflicts, 1);
-        self.stamps.observe(hint);
-        let Some(at) = asked.again(now, &self.shared.options, self.round_trip, &mut self.random) else {
+        // Marks of what is ahead of its time stand until that has come.
+        let marked = if self.shared.strict { self.answer_time } else { self.round_trip };
+        let Some(at) = asked.again(now, &self.shared.options, marked, &mut self.random) else {
             return self.done.reply(asked.token, Outcome::Conflict, &[]);
         };
-        self.owns.put_off(Retry { at, asked, hint });
+        let at = at.max(self.time_of(now, hint));
+        self.owns.lanes.put_off(Retry { at, asked, hint }, true);
+    }
+
+    /// What was in the way of one transaction may be ahead of its time. This one waits until that has come, and no other transaction is proposed above
+    /// it for that: whoever meets those would be ahead as well. Where real time is not promised nobody waits, and all are above it from here on; nor where
+    /// the clock stands still.
+    fn time_of(&mut self, now: Nanos, hint: Timestamp) -> Nanos {
+        self.look_at_pace(now);
+        let (.., pace) = self.pace;
+        if !self.shared.strict || pace <= STANDS_STILL_PACE {
+            self.stamps.observe(hint);
+            // Clocks drift apart within an epoch: who is behind goes on from what it was refused for.
+            self.shared.clock.advance_past(hint);
+            return now;
+        }
+        let left = 1000 * hint.0.saturating_sub(self.shared.clock.now().0).min(1 << 40) / pace;
+        now + left.min(2 * self.shared.options.election_timeout)
+    }
+
+    /// Requests that have waited for too long end, whatever they wait for.
+    pub(super) fn end_waiting(&mut self, now: Nanos) {
+        while let Some(retry) = self.owns.take_over(now, &self.shared.options) {
+            self.done.reply(retry.asked.token, Outcome::Conflict, &[]);
+        }
     }
 
     /// Those that have waited long enough go the slow path.

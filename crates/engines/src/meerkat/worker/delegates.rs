@@ -32,6 +32,8 @@ const PAGE_ITEMS: u32 = 1024;
 const MOST_TOLD_BYTES: usize = 16 << 20;
 /// No timestamp of ours is above: who names one makes no sense, and would exhaust them.
 const HIGHEST: Timestamp = Timestamp(1 << 60);
+/// Nor does anybody name one so far ahead of this node's clock, in its units: days. Clocks of an epoch began together.
+const FAR: u64 = 1 << 50;
 /// Nobody needs to be so many ticks ahead.
 const MOST_AHEAD: u64 = 1 << 40;
 
@@ -252,11 +254,18 @@ impl MeerkatWorker {
         }
     }
 
+    /// Whether nobody means a timestamp: what is granted above it, and every later epoch, would come near the end of all timestamps.
+    fn is_far(&self, ts: Timestamp) -> bool {
+        let now = self.shared.clock.now().max(self.shared.installed());
+        ts >= HIGHEST || ts.0 > now.0.saturating_add(FAR)
+    }
+
     /// Whose transaction it is about, if it is one of this epoch: else the client is told which one it is. An error: of no coordinator whose
     /// transactions this worker has to do with.
     fn meant(&mut self, client: ClientId, epoch: Epoch, ts: Timestamp) -> Result<Option<NodeId>, String> {
         let coordinator = self.shared.layout.coordinator(ts);
-        if coordinator.worker != self.at || coordinator.node.0 >= self.shared.options.nodes || ts >= HIGHEST {
+        if coordinator.worker != self.at || coordinator.node.0 >= self.shared.options.nodes || self.is_far(ts)
+        {
             return Err(format!("{ts} is no stamp of this worker's"));
         }
         if self.works_for_clients() != Some(epoch) {
@@ -379,7 +388,7 @@ impl MeerkatWorker {
     ) -> Result<Result<(), Why>, String> {
         let Wish { above, late } = wish;
         let names = late.iter().flat_map(|late| [late.ts, late.shown]);
-        if names.chain([above]).max().is_some_and(|named| named >= HIGHEST) {
+        if names.chain([above]).max().is_some_and(|named| self.is_far(named)) {
             return Err(format!("a stamp above {above} cannot be meant"));
         }
         match self.may_serve() {

@@ -129,9 +129,8 @@ impl MeerkatWorker {
 
     /// Who has nothing to do does not say how far it is by itself.
     pub(super) fn ask_how_far(&mut self) {
-        let written = self.shared.cells.iter().map(|cell| cell.written.load(Ordering::Relaxed)).max();
-        let owed = written.filter(|_| self.shared.owes_notes()).map(Timestamp);
-        let Some(ts) = self.settles.map(|(_, newest)| newest).into_iter().chain(owed).max() else { return };
+        let settles = self.settles.map(|(_, newest)| newest);
+        let Some(ts) = settles.into_iter().chain(self.shared.awaited()).max() else { return };
         let Some(seat) = &self.seat else { return };
         self.stamps.close_above(ts);
         for (node, _) in seat.members.voters.iter().filter(|(node, _)| *node != self.me) {

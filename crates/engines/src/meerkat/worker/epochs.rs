@@ -124,7 +124,7 @@ impl MeerkatWorker {
         }
         if !votes {
             // Nothing was done: another replica may.
-            for retry in self.owns.take_retries() {
+            for retry in self.owns.lanes.take_all() {
                 self.done.reply(retry.asked.token, Outcome::Conflict, &[]);
             }
         }
@@ -169,7 +169,7 @@ impl MeerkatWorker {
         for (_, own) in self.owns.take_all() {
             self.done.reply(own.asked.token, Outcome::Unknown, &[]);
         }
-        for retry in self.owns.take_retries() {
+        for retry in self.owns.lanes.take_all() {
             self.done.reply(retry.asked.token, Outcome::Conflict, &[]);
         }
         self.forget_grants();

@@ -35,7 +35,7 @@ use super::journal::Journal;
 use super::marks::{Linger, Marks};
 use super::message::{Head, Message, TAG};
 use super::outcomes::Outcomes;
-use super::own::{Owns, bit};
+use super::own::{Owns, bit, over_at};
 use super::payload::Payload;
 use super::post::Post;
 use super::record::Records;
@@ -113,6 +113,8 @@ pub struct MeerkatWorker {
     delegates: Delegates,
     /// The latest timestamp that it has met.
     latest: Timestamp,
+    /// The same, when it was last looked which tombstones may go.
+    met: Timestamp,
     /// Everything that committed at or below is installed here: as it was in the last turn.
     as_of: Timestamp,
     linger: Linger,
@@ -183,6 +185,7 @@ impl MeerkatWorker {
             terminations: Terminations::default(),
             delegates: Delegates::default(),
             latest: Timestamp::ZERO,
+            met: Timestamp::ZERO,
             as_of: Timestamp::ZERO,
             linger: Linger::default(),
             unripe: BTreeMap::new(),
@@ -355,7 +358,7 @@ impl MeerkatWorker {
         let busy = !self.owns.is_empty()
             || self.outcomes.unheard() > 0
             || !self.records.is_empty()
-            || self.shared.owes_notes()
+            || self.shared.awaited().is_some()
             || self.settles.is_some()
             || self.delegates.granted() > 0;
         self.restless = if busy { RESTLESS } else { self.restless.saturating_sub(1) };
@@ -417,8 +420,20 @@ impl MeerkatWorker {
         }
     }
 
+    /// Says up to where tombstones wait that have done so for a while: none that is younger, of which others are about to say that it is over.
+    fn tell_graves(&mut self, now: Nanos) {
+        if now < self.linger.next() {
+            return;
+        }
+        let waits = self.applier.has_tombstones() && !self.shared.keeps_all_tombstones();
+        let graves = if waits { self.met.0 } else { 0 };
+        self.cell().graves.store(graves, Ordering::Relaxed);
+        self.met = self.latest;
+    }
+
     /// Unlinks tombstones that nobody needs. Whether more are due.
     fn collect(&mut self, now: Nanos) -> bool {
+        self.tell_graves(now);
         let shared = &self.shared;
         let long = self.linger.look(now, shared.options.election_timeout, || shared.closed());
         // What was closed in another epoch says nothing of this one.
@@ -460,12 +475,14 @@ impl MeerkatWorker {
             false if self.applier.has_tombstones() => Next::At(self.linger.next().max(now + 1)),
             false => Next::Idle,
         };
+        let over = self.owns.lanes.oldest().map(|since| over_at(since, &self.shared.options));
+        let beat = over.map_or(beat, |at| beat.sooner(Next::At(at.max(now + 1))));
         if self.working().is_none() {
-            // Whatever is put off waits for the next epoch, which comes with a command.
+            // Whatever else is put off waits for the next epoch, which comes with a command.
             return beat;
         }
         let late = self.owns.all.values().map(|own| own.since + self.patience()).filter(|at| *at > now).min();
-        let times = [self.owns.next_retry(), late, self.next_ripe(now)];
+        let times = [self.owns.lanes.next(), late, self.next_ripe(now)];
         times.into_iter().flatten().fold(beat, |next, at| next.sooner(Next::At(at.max(now + 1))))
     }
 }
@@ -564,6 +581,7 @@ impl Worker for MeerkatWorker {
     }
 
     fn turn(&mut self, now: Nanos, out: &mut Outbox) -> Next {
+        self.records.begin_turn(now);
         self.take_commands(now);
         if self.shared.strict {
             self.hold_clock(now);
@@ -571,8 +589,9 @@ impl Worker for MeerkatWorker {
         if self.working().is_some() {
             self.as_of = self.shared.installed();
         }
+        self.end_waiting(now);
         while self.working().is_some()
-            && let Some(retry) = self.owns.due(now)
+            && let Some(retry) = self.owns.lanes.take(now)
         {
             self.attempt(now, retry.asked, retry.hint);
         }
@@ -611,7 +630,7 @@ impl Worker for MeerkatWorker {
             "epoch {}, {} under way, {} put off, {} granted, {} outcomes unheard, {} records ({} pending), {} taken over{}",
             self.seat.as_ref().map_or(0, |seat| seat.epoch.0),
             self.owns.all.len(),
-            self.owns.waiting(),
+            self.owns.lanes.waiting(),
             self.delegates.granted(),
             self.outcomes.unheard(),
             self.records.len(),

@@ -91,12 +91,18 @@ impl MeerkatWorker {
 
     /// Whether a transaction is over everywhere, by the word of its coordinator: what comes is late, and must not make a record. If there
     /// is none, what it wrote must not be installed again: the tombstone of a later delete may be gone.
+    ///
+    /// Two facts say so, of own ones as well: what is closed, and up to where records have gone. [`Records::entry`](crate::meerkat::record::Records::entry)
+    /// asserts what follows.
     pub(super) fn is_closed(&self, node: NodeId, ts: Timestamp) -> bool {
+        if node == self.me && planted!(meerkat::OwnInstalledAgain) {
+            return false;
+        }
         if ts <= self.gone[node.0 as usize].0 {
             return true;
         }
         if node == self.me {
-            return ts <= self.closed() && !planted!(meerkat::OwnInstalledAgain);
+            return ts <= self.closed();
         }
         self.peers[node.0 as usize].as_ref().is_some_and(|peer| ts <= peer.closed)
     }
@@ -116,7 +122,7 @@ impl MeerkatWorker {
         self.learn(now, (node, ts), payload);
         let known = self.records.get(node, ts).is_some_and(|record| record.payload.is_some());
         // Whoever proposes in a view above 0 sends what it writes along: see `terminate`.
-        if view == 0 || !commit || known {
+        if view == 0 || !commit || known || planted!(meerkat::PromiseAtOnce) {
             self.consider(now, from, (node, ts), (view, commit));
         }
     }
@@ -171,15 +177,16 @@ impl MeerkatWorker {
         view: u32,
         commit: bool,
     ) -> Result<(), u32> {
-        assert!(!self.is_closed(node, ts), "{ts} is over everywhere: there is nothing to accept");
+        let late = planted!(meerkat::LateRevives);
+        assert!(late || !self.is_closed(node, ts), "{ts} is over everywhere: there is nothing to accept");
         self.announce_pending(now);
         self.latest = self.latest.max(ts);
         let record = self.records.entry(now, node, ts);
         if record.view > view {
             return Err(record.view);
         }
-        assert!(record.outcome.is_none(), "{ts} is over: there is nothing to accept");
-        let whole = !commit || view == 0 || record.payload.is_some();
+        assert!(late || record.outcome.is_none(), "{ts} is over: there is nothing to accept");
+        let whole = !commit || view == 0 || record.payload.is_some() || planted!(meerkat::PromiseAtOnce);
         assert!(whole, "who accepts in view {view} that {ts} commits has what it writes");
         if let Some((before, decision)) = record.accepted {
             let same = before != view || decision == commit || planted!(meerkat::ViewShared);
@@ -261,7 +268,9 @@ impl MeerkatWorker {
         self.note(now, node, Told { outcome: Some(commit), ..Told::of(ts) });
         self.records.end(now, node, ts, commit);
         // Whoever took it over here asks no more, and tells those who have not heard.
-        self.terminations.over((node, ts), self.me, commit);
+        if !planted!(meerkat::LateRevives) {
+            self.terminations.over((node, ts), self.me, commit);
+        }
         self.tell_client_of(node, ts, commit);
         // A name is of one epoch: who joins is told what became of transactions of the one before.
         if let Some(Seat { epoch, .. }) = self.seat {

@@ -20,7 +20,7 @@ const PACE_EVERY: Nanos = 1_000_000;
 /// No clock goes faster, in its units per microsecond, but by leaps.
 const FASTEST_PACE: u64 = 8_000;
 /// And none so slowly.
-const STANDS_STILL_PACE: u64 = 1000 / 64;
+pub(super) const STANDS_STILL_PACE: u64 = 1000 / 64;
 
 impl MeerkatWorker {
     /// What this replica's clock shows, if that is past a transaction's time already.
@@ -47,7 +47,7 @@ impl MeerkatWorker {
             }
             self.unripe.remove(&ts);
             let record = self.records.entry(now, node, ts);
-            record.withheld = false;
+            (record.withheld, record.ripe) = (false, now);
             let to = record.client.map_or(Whom::Node(node), Whom::Client);
             self.note(now, node, Told { valid: Some(true), ..Told::of(ts) });
             let about = About::Vote { valid: true, late: false, hint: Timestamp::ZERO };
@@ -55,13 +55,20 @@ impl MeerkatWorker {
         }
     }
 
-    /// A clock that went back, as that of a machine may that was moved, goes on from where it was seen to be. And how fast it goes is looked at
-    /// now and then.
+    /// A clock that went back, as that of a machine may that was moved, goes on from where it was seen to be.
     pub(super) fn hold_clock(&mut self, now: Nanos) {
         self.shown = self.shared.hold_clock(self.shown);
+        self.look_at_pace(now);
+    }
+
+    /// Looks now and then how fast the clock goes.
+    pub(super) fn look_at_pace(&mut self, now: Nanos) {
         let (at, showed, _) = self.pace;
         let took = now.saturating_sub(at);
         if took >= PACE_EVERY {
+            if !self.shared.strict {
+                self.shown = self.shared.clock.now();
+            }
             let went = self.shown.0.saturating_sub(showed.0);
             self.pace = (now, self.shown, (1000 * went / took).clamp(1, FASTEST_PACE));
         }

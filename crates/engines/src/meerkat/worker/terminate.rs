@@ -127,11 +127,15 @@ pub fn safe(quorums: Quorums, promises: u32, valid: u32, accepted: Option<(u32, 
 impl MeerkatWorker {
     /// Takes transactions over that have been under way for too long: the more of the others' turns went by, the more likely it is this
     /// replica's.
+    ///
+    /// Where votes are withheld until a transaction's time has come it is not under way for too long before: whoever takes it over has those votes
+    /// taken back, and it could never commit.
     pub(super) fn terminate_overdue(&mut self, now: Nanos) {
         let patience = (2 * self.shared.options.election_timeout).max(16 * self.round_trip);
         if self.votes() && now > patience {
             self.terminations.1.retain(|_, until| *until > now);
-            for name in self.records.overdue(now - patience, MOST) {
+            let clock = if self.shared.strict { self.shared.clock.now() } else { Timestamp::MAX };
+            for name in self.records.overdue(now - patience, clock, MOST) {
                 if self.terminations.1.contains_key(&name) {
                     continue;
                 }
@@ -184,7 +188,7 @@ impl MeerkatWorker {
         let (view, payload) =
             (own.view, self.records.get(name.0, name.1).and_then(|own| own.payload.clone()));
         for node in (0..self.shared.options.nodes).map(NodeId).filter(|node| silent & bit(*node) != 0) {
-            let lacks = commits == Some(true) && whole & bit(node) == 0;
+            let lacks = commits == Some(true) && whole & bit(node) == 0 && !planted!(meerkat::PromiseAtOnce);
             let about = match commits {
                 None => About::Prepare { view },
                 Some(commit) => About::Accept { view, commit, payload: payload.clone().filter(|_| lacks) },
@@ -244,6 +248,9 @@ impl MeerkatWorker {
             }
             Err(view) => About::Overtaken { view },
         };
+        if planted!(meerkat::PromiseAtOnce) {
+            return self.post.for_one(from, &Message { ts, about });
+        }
         self.vouch(now, from, Message { ts, about });
     }
 
@@ -251,7 +258,9 @@ impl MeerkatWorker {
         let quorums = self.shared.quorums;
         let (found_valid, latest, its_payload) = promised;
         let (node, ts) = name;
-        if self.is_closed(node, ts) || self.records.get(node, ts).is_none_or(|own| own.outcome.is_some()) {
+        let over =
+            self.is_closed(node, ts) || self.records.get(node, ts).is_none_or(|own| own.outcome.is_some());
+        if over && !planted!(meerkat::LateRevives) {
             // It is over: what comes late makes no record of it again, and nothing more is proposed.
             return self.go_on_with(now, name);
         }

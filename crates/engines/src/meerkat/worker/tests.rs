@@ -1,5 +1,8 @@
 //! Three workers of one number whose frames are delivered by hand: late, or in another order than they were sent.
 
+mod ahead;
+mod asleep;
+
 use std::collections::VecDeque;
 
 use highwater_core::{
@@ -36,6 +39,45 @@ impl Procedure for Put {
     }
 }
 
+/// Deletes it.
+struct Delete;
+
+impl Procedure for Delete {
+    const NAME: &'static str = "delete";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], _: &mut Vec<u8>) -> Result<(), Abort> {
+        tx.delete(TABLE, args).map(drop)
+    }
+}
+
+/// Reads it, and sets it.
+struct Modify;
+
+impl Procedure for Modify {
+    const NAME: &'static str = "change";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], _: &mut Vec<u8>) -> Result<(), Abort> {
+        let length = tx.get(TABLE, args)?.map_or(0, <[u8]>::len);
+        tx.put(TABLE, args, &vec![1; length % 100 + 1])
+    }
+}
+
+/// Reads it.
+struct Get;
+
+impl Procedure for Get {
+    const NAME: &'static str = "get";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], _: &mut Vec<u8>) -> Result<(), Abort> {
+        tx.get(TABLE, args).map(drop)
+    }
+}
+
+const PUT: ProcedureId = ProcedureId(0);
+const DELETE: ProcedureId = ProcedureId(1);
+const CHANGE: ProcedureId = ProcedureId(2);
+const GET: ProcedureId = ProcedureId(3);
+
 /// The workers of number 0 of three nodes, in epoch 1.
 struct Trio {
     workers: Vec<MeerkatWorker>,
@@ -50,9 +92,43 @@ fn life(node: NodeId) -> Incarnation {
     Incarnation(u64::from(node.0) + 10)
 }
 
+fn options(node: NodeId, workers: u16, durability: Durability) -> Options {
+    let mut options = Options::new(node, NODES, workers, life(node));
+    (options.heartbeat, options.election_timeout, options.durability) = (5 * MS, 30 * MS, durability);
+    options
+}
+
+/// The workers of a node, about to begin epoch 1.
+fn replica(options: Options, clock: Clock, strict: bool) -> Vec<MeerkatWorker> {
+    let workers = options.workers;
+    let spec = TableSpec { name: "t", keys: KeyKind::Bytes, index: IndexKind::Ordered };
+    let schema = || Schema::new(vec![spec.clone()]);
+    let (store, marks) = (Store::new(schema()), marks_of(&schema(), &options));
+    let mut registry = Registry::new();
+    registry.register::<Put>();
+    registry.register::<Delete>();
+    registry.register::<Modify>();
+    registry.register::<Get>();
+    let shared = Arc::new(Shared::new(options, Arc::new(clock), strict));
+    let voters = (0..NODES).map(|node| (NodeId(node), life(NodeId(node)))).collect();
+    let members = Members { voters, ..Members::default() };
+    let ended = vec![Vec::new(); workers.into()];
+    let change = Change { epoch: Epoch(1), base: Timestamp(1000), members, ended, cut: None };
+    let begin = Begin { change: Arc::new(change), store: store.clone(), marks: marks.clone(), afresh: false };
+    let begin = Arc::new(begin);
+    let worker = |at: u16| {
+        shared.commands[usize::from(at)].put(Command::Begin(begin.clone()));
+        MeerkatWorker::new(at, shared.clone(), (&store, &marks), registry.clone(), Arc::default())
+    };
+    (0..workers).map(worker).collect()
+}
+
 impl Trio {
     fn new(durability: Durability) -> Trio {
-        let workers = (0..NODES).map(|node| Trio::worker(NodeId(node), durability)).collect();
+        Trio::of((0..NODES).map(|node| Trio::worker(NodeId(node), durability)).collect())
+    }
+
+    fn of(workers: Vec<MeerkatWorker>) -> Trio {
         let (frames, written) = (BTreeMap::new(), vec![Vec::new(); usize::from(NODES)]);
         let mut trio = Trio { workers, frames, written, replies: Vec::new() };
         for node in (0..NODES).map(NodeId) {
@@ -75,22 +151,7 @@ impl Trio {
     }
 
     fn worker(node: NodeId, durability: Durability) -> MeerkatWorker {
-        let mut options = Options::new(node, NODES, 1, life(node));
-        (options.heartbeat, options.election_timeout, options.durability) = (5 * MS, 30 * MS, durability);
-        let spec = TableSpec { name: "t", keys: KeyKind::Bytes, index: IndexKind::Ordered };
-        let schema = || Schema::new(vec![spec.clone()]);
-        let (store, marks) = (Store::new(schema()), marks_of(&schema(), &options));
-        let mut registry = Registry::new();
-        registry.register::<Put>();
-        let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), false));
-        let voters = (0..NODES).map(|node| (NodeId(node), life(NodeId(node)))).collect();
-        let members = Members { voters, ..Members::default() };
-        let change =
-            Change { epoch: Epoch(1), base: Timestamp(1000), members, ended: vec![Vec::new()], cut: None };
-        let begin =
-            Begin { change: Arc::new(change), store: store.clone(), marks: marks.clone(), afresh: false };
-        shared.commands[0].put(Command::Begin(Arc::new(begin)));
-        MeerkatWorker::new(0, shared, (&store, &marks), registry, Arc::default())
+        replica(options(node, 1, durability), Clock::counter(), false).remove(0)
     }
 
     fn at(&mut self, node: NodeId) -> &mut MeerkatWorker {
@@ -117,7 +178,7 @@ impl Trio {
 
     /// Asks a node to write a key; the transaction's timestamp.
     fn ask(&mut self, node: NodeId, now: Nanos, key: &[u8]) -> Timestamp {
-        self.at(node).submit(now, Request::new(Token(now), ProcedureId(0), key)).expect("it serves");
+        self.at(node).submit(now, Request::new(Token(now), PUT, key)).expect("it serves");
         let ts = *self.at(node).owns.all.last_key_value().expect("it is under way").0;
         self.turn(node, now);
         ts
@@ -336,4 +397,21 @@ fn a_clients_commit_without_what_it_writes_makes_no_record() {
     // That it does not is known without.
     trio.at(B).hear_decided(MS, ClientId(7), (A, ts), false, (None, 0));
     assert_eq!(trio.record(B, A, ts).and_then(|record| record.outcome), Some(false));
+}
+
+/// One wish would have every later stamp of the worker be one that no client may name, in later epochs as well.
+#[test]
+fn no_client_has_a_stamp_far_above_all_clocks() {
+    use crate::meerkat::delegate::{Ask, Wish};
+    let mut trio = Trio::new(Durability::Memory);
+    let client = ClientId(7);
+    let wish = |id, above| Ask::Stamp { id, wish: Wish { above: Timestamp(above), late: None } }.encode();
+    for above in [(1 << 60) - 1, 1 << 59, 1 << 51] {
+        trio.at(A).client_up(MS, client).expect("it may connect");
+        assert!(trio.at(A).deliver_client(MS, client, wish(1, above)).is_err(), "above {above}");
+        trio.at(A).client_down(MS, client);
+    }
+    trio.at(A).client_up(MS, client).expect("it may connect");
+    assert_eq!(trio.at(A).deliver_client(MS, client, wish(2, 1 << 40)), Ok(()));
+    assert_eq!(trio.at(A).delegates.granted(), 1);
 }

@@ -1,14 +1,13 @@
 //! The product's own rules, asked by the model.
 
 use highwater_core::log::{Key, TxWriter};
-use highwater_core::{Outcome, ProcedureId, TableId, Timestamp};
+use highwater_core::{TableId, Timestamp};
 use highwater_engines::meerkat::merge::merge;
-use highwater_engines::meerkat::own::{Asked, Decision, Own, Phase};
+use highwater_engines::meerkat::own::{Decision, Phase, Tally};
 use highwater_engines::meerkat::payload::{Payload, Read, put_read};
 use highwater_engines::meerkat::quorum::Quorums;
 use highwater_engines::meerkat::record::Told;
 use highwater_engines::meerkat::safe;
-use highwater_engines::seam::Token;
 
 use super::rules::Choices;
 use super::*;
@@ -29,27 +28,7 @@ pub fn quorums(nodes: usize, strict: bool, mistake: Option<Mistake>) -> Quorums 
 /// What these votes decide, whether more are expected or not.
 pub fn decide(quorums: Quorums, yes: Set, no: Set, mistake: Option<Mistake>, choices: &mut Choices) {
     let fast = if mistake == Some(Mistake::MajorityIsFast) { quorums.majority } else { quorums.fast };
-    let own = Own {
-        asked: Asked {
-            token: Token(1),
-            procedure: ProcedureId(0),
-            args: Box::default(),
-            session: None,
-            attempts: 1,
-            lead: 0,
-            since: 0,
-        },
-        outcome: Outcome::Committed,
-        reply: Vec::new(),
-        payload: Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), &[]),
-        valid: yes.into(),
-        invalid: no.into(),
-        hint: Timestamp::ZERO,
-        lead: (0, 0),
-        phase: Phase::Validating,
-        since: 0,
-        again: (0, 0),
-    };
+    let own = Tally { valid: yes.into(), invalid: no.into(), phase: Phase::Validating };
     for late in [false, true] {
         match own.decide(Quorums { fast, ..quorums }, late) {
             Decision::Wait => {}

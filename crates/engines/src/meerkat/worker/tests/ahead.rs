@@ -1,0 +1,169 @@
+//! Clocks that move with time, and frames that take some: timestamps that are ahead of clocks, or behind those of others.
+
+use std::sync::atomic::AtomicU64;
+
+use super::*;
+
+/// Time passes in steps.
+const STEP: Nanos = MS / 10;
+
+/// Three workers whose clocks show nanoseconds, with frames that take half a millisecond, if nothing else is said.
+struct Timed {
+    trio: Trio,
+    clocks: Vec<Arc<AtomicU64>>,
+    under_way: Vec<(Nanos, (NodeId, NodeId), Frame)>,
+    /// How long frames of each node take.
+    takes: [Nanos; 3],
+    now: Nanos,
+    asked: u64,
+}
+
+impl Timed {
+    /// `ahead`: by how much each clock is.
+    fn new(strict: bool, max_attempts: u32, ahead: [Nanos; 3]) -> Timed {
+        let clocks = ahead.map(|ahead| Arc::new(AtomicU64::new(ahead))).to_vec();
+        let worker = |node: u8| {
+            let options = Options { max_attempts, ..options(NodeId(node), 1, Durability::Memory) };
+            let clock = Clock::shared_counter(clocks[usize::from(node)].clone());
+            replica(options, clock, strict).remove(0)
+        };
+        let trio = Trio::of((0..NODES).map(worker).collect());
+        let mut timed = Timed { trio, clocks, under_way: Vec::new(), takes: [MS / 2; 3], now: 0, asked: 0 };
+        timed.run(20 * MS);
+        timed
+    }
+
+    fn step(&mut self) {
+        self.now += STEP;
+        for clock in &self.clocks {
+            clock.fetch_add(STEP, Ordering::Relaxed);
+        }
+        let now = self.now;
+        let (due, later) = std::mem::take(&mut self.under_way).into_iter().partition(|(at, ..)| *at <= now);
+        self.under_way = later;
+        let due: Vec<(Nanos, (NodeId, NodeId), Frame)> = due;
+        due.into_iter().for_each(|(_, (from, to), frame)| self.trio.hand(from, to, now, frame));
+        [A, B, C].into_iter().for_each(|node| self.trio.turn(node, now));
+        for (link, frames) in std::mem::take(&mut self.trio.frames) {
+            let takes = self.takes[usize::from(link.0.0)];
+            self.under_way.extend(frames.into_iter().map(|frame| (now + takes, link, frame)));
+        }
+    }
+
+    fn run(&mut self, for_ns: Nanos) {
+        let end = self.now + for_ns;
+        while self.now < end {
+            self.step();
+        }
+    }
+
+    fn ask(&mut self, node: NodeId, procedure: ProcedureId, key: &[u8]) -> Token {
+        self.asked += 1;
+        let (token, now) = (Token(self.asked), self.now);
+        self.trio.at(node).submit(now, Request::new(token, procedure, key)).expect("it serves");
+        token
+    }
+
+    fn outcome(&self, token: Token) -> Option<Outcome> {
+        self.trio.replies.iter().find(|(_, of, _)| *of == token).map(|(.., outcome)| *outcome)
+    }
+
+    /// By how much the latest proposal of a node is ahead of its clock.
+    fn ahead(&mut self, node: NodeId) -> u64 {
+        let worker = self.trio.at(node);
+        let last = worker.owns.all.last_key_value().map_or(Timestamp::ZERO, |(ts, _)| *ts);
+        last.0.saturating_sub(worker.shared.clock.now().0)
+    }
+
+    /// Has the next proposals of a node be ahead.
+    fn lead(&mut self, node: NodeId, by: Nanos) {
+        let now = self.now;
+        let worker = self.trio.at(node);
+        let ticks = worker.shared.layout.ticks(by);
+        worker.lead.late(now, 0, ticks, u64::MAX);
+    }
+}
+
+/// Whoever is asked for single attempts learns from what came too late of others: that took a whole round trip, and nobody waited for anything. Nearly all
+/// of it is the way there.
+#[test]
+fn who_comes_too_late_is_soon_early_enough() {
+    let mut timed = Timed::new(true, 1, [0, 0, 0]);
+    timed.takes = [2 * MS, STEP, STEP];
+    let mut committed = 0;
+    for key in 0..60u8 {
+        let token = timed.ask(A, PUT, &[key]);
+        timed.run(12 * MS);
+        assert!(timed.outcome(token).is_some());
+        committed += u32::from(timed.outcome(token) == Some(Outcome::Committed));
+    }
+    assert!(committed > 40, "{committed} of 60");
+}
+
+/// Votes are withheld until a transaction's time has come, for however long it is ahead: whoever took it over would have them taken back.
+#[test]
+fn nobody_takes_over_what_is_ahead_of_its_time() {
+    let mut timed = Timed::new(true, 1, [0, 0, 0]);
+    timed.lead(A, 100 * MS);
+    let token = timed.ask(A, PUT, b"k");
+    timed.run(90 * MS);
+    for node in [A, B, C] {
+        assert_eq!((timed.trio.at(node).terminations.len(), timed.outcome(token)), (0, None));
+    }
+    timed.run(50 * MS);
+    assert_eq!(timed.outcome(token), Some(Outcome::Committed));
+}
+
+/// Its coordinator falls silent: then its time comes, and after that it is taken over as any other.
+#[test]
+fn what_was_ahead_of_its_time_is_taken_over_when_that_has_come() {
+    let mut timed = Timed::new(true, 1, [0, 0, 0]);
+    timed.lead(A, 100 * MS);
+    timed.ask(A, PUT, b"k");
+    timed.run(MS);
+    for _ in 0..4000 {
+        timed.step();
+        timed.under_way.retain(|(_, (from, to), _)| *from != A && *to != A);
+    }
+    for node in [B, C] {
+        assert_eq!(timed.trio.at(node).records.pending(), 0, "{node} has ended it");
+    }
+}
+
+/// One that is in the way of another one is ahead; nobody else is, for that.
+#[test]
+fn who_meets_what_is_ahead_waits_and_is_not_ahead_with_all_that_it_does() {
+    let mut timed = Timed::new(true, 100, [0, 0, 0]);
+    timed.lead(A, 100 * MS);
+    let far = timed.ask(A, CHANGE, b"k");
+    timed.run(2 * MS);
+    let near = timed.ask(B, PUT, b"k");
+    timed.run(2 * MS);
+    let other = timed.ask(B, PUT, b"other");
+    assert!(timed.ahead(B) < 20 * MS, "{} ns ahead", timed.ahead(B));
+    timed.run(30 * MS);
+    assert_eq!([far, near, other].map(|token| timed.outcome(token)), [None, None, Some(Outcome::Committed)]);
+    timed.run(300 * MS);
+    assert_eq!([far, near].map(|token| timed.outcome(token)), [Some(Outcome::Committed); 2]);
+}
+
+/// A key is read through a fast clock all the time, and written through a slow one: what that is refused for moves it, so that the next attempts are not
+/// as far behind.
+#[test]
+fn a_slow_clock_is_moved_by_what_it_is_refused_for() {
+    let mut timed = Timed::new(false, 100, [0, 0, 1000 * MS]);
+    timed.ask(C, PUT, b"k");
+    timed.run(10 * MS);
+    let reads = |timed: &mut Timed, steps: u32| {
+        for _ in 0..steps {
+            timed.ask(C, GET, b"k");
+            timed.step();
+        }
+    };
+    reads(&mut timed, 50);
+    let write = timed.ask(A, PUT, b"k");
+    reads(&mut timed, 2000);
+    assert_eq!(timed.outcome(write), Some(Outcome::Committed));
+    let [slow, fast] = [A, C].map(|node| timed.trio.at(node).shared.clock.now().0);
+    assert!(slow + 50 * MS > fast, "{} ns behind", fast - slow);
+}
