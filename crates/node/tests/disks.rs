@@ -132,6 +132,7 @@ impl Cluster {
                 starts: Starts::new(1, vec![Start { number: 1 + u64::from(id), had: 0 }]),
                 disk: disks[id as usize].clone(),
                 checkpoints: Vec::new(),
+                damaged: Default::default(),
                 replayed: 0,
             });
             Some(Node::start_with(&config, incarnation, replica, storage, Signals::Leave).unwrap())

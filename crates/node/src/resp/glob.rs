@@ -12,6 +12,7 @@ pub struct Pattern<'a> {
 }
 
 impl<'a> Pattern<'a> {
+    /// One with all its steps.
     pub fn new(pattern: &'a [u8]) -> Pattern<'a> {
         Pattern { pattern, left: Cell::new(MOST_STEPS) }
     }

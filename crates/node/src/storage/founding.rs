@@ -88,7 +88,7 @@ impl Founding {
         });
         written.inspect_err(|_| {
             // What could not be written is of no use; if it cannot be removed either, the next try does.
-            if new.why_lost().is_none() {
+            if matches!(new.why_lost(), Ok(None)) {
                 let _ = fs::remove_dir_all(new.path());
             }
         })?;
@@ -140,7 +140,7 @@ fn claim(new: &Path) -> Result<DataDirectory, String> {
         error => error.to_string(),
     })?;
     // Between the opening and the lock its writer may have given it its real name.
-    if let Some(why) = directory.why_lost() {
+    if let Some(why) = directory.why_lost().map_err(|error| error.to_string())? {
         return Err(format!("another process writes it at the moment: {why}"));
     }
     for name in directory.names().map_err(|error| error.to_string())? {

@@ -86,7 +86,7 @@ impl Place for FolderPlace {
     /// A lock does not time out. But somebody may remove its file, and another process make a new one.
     fn confirm(&self) -> io::Result<()> {
         let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let lost = lock.as_ref().expect("only who has it for itself writes to an archive").why_lost();
+        let lost = lock.as_ref().expect("only who has it for itself writes to an archive").why_lost()?;
         lost.map_or(Ok(()), |why| Err(io::Error::other(why)))
     }
 
