@@ -126,6 +126,7 @@ impl Cluster {
                 generation: 1,
                 disk: disks[id as usize].clone(),
                 checkpoints: Vec::new(),
+                damaged: Default::default(),
                 replayed: 0,
             });
             Some(Node::start_with(&config, incarnation, replica, storage, Signals::Leave).unwrap())
