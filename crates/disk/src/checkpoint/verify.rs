@@ -24,8 +24,7 @@ pub fn verify_part(
 ) -> Result<u64, Error> {
     let mut reader = PartReader::open(disk, manifest, part)?;
     let (mut records, mut before) = (0, 0);
-    loop {
-        let Some(chunk) = reader.next_chunk()? else { break };
+    while let Some(chunk) = reader.next_chunk()? {
         let counted = count(manifest, chunk);
         records += counted.map_err(|malformed| reader.nonsense(malformed))?;
         let (read, _) = reader.progress();
