@@ -464,14 +464,19 @@ fn toggled(plan: &mut Plan) {
     (plan.delay_ns, plan.delay_spread_ns) = (400 * US, 50 * US);
     plan.interleaving = None;
     let mix = Mix { toggles: 1, glances: 10, audit: 10, ..Mix::default() };
-    plan.load = Load { operations: 2, read_percent: 0, workers: Busy::Any, mix, ..plan.load };
+    plan.length_ns = 1200 * MS;
+    plan.load =
+        Load { transactions: 30_000, operations: 2, read_percent: 0, workers: Busy::Any, mix, ..plan.load };
     let timeout = plan.settings.election_timeout;
     every(plan, 4 * timeout, |round| {
-        let (dies, other) = ((round % 4) as u8, ((round + 1) % 4) as u8);
+        let [dies, other, third, fourth] = [0, 1, 2, 3].map(|at| ((round + at) % 4) as u8);
         let deaf = 4 * MS + round % 4 * MS;
         vec![
             (0, 2 * timeout, Fault::Clog(dies, other)),
             (0, 2 * timeout, Fault::Clog(other, dies)),
+            // What the others do both of them hear.
+            (0, deaf + MS, Fault::Shun(Victim::Node(third))),
+            (0, deaf + MS, Fault::Shun(Victim::Node(fourth))),
             (deaf, timeout / 2, Fault::Kill(Victim::Node(dies))),
         ]
     });
@@ -483,12 +488,18 @@ fn revived(plan: &mut Plan) {
     plan.workers = 1;
     plan.interleaving = None;
     (plan.delay_ns, plan.delay_spread_ns) = (60 * US, 60 * US);
+    plan.length_ns = 1200 * MS;
+    plan.load.transactions = 12_000;
     let (timeout, beat) = (plan.settings.election_timeout, plan.settings.heartbeat);
     every(plan, 5 * timeout, |round| {
         let [still, from, to] = [0, 1, 2].map(|at| ((round + at) % 3) as u8);
         let since = 2 * timeout;
         let goes_on = since + (1 + round % 7) * beat / 4;
-        let mut faults = vec![(0, goes_on, Fault::Pause(Victim::Node(still)))];
+        let mut faults = vec![
+            (0, goes_on, Fault::Pause(Victim::Node(still))),
+            // Nothing that it has under way keeps records there.
+            (0, since + 4 * beat, Fault::Shun(Victim::Node(to))),
+        ];
         faults.extend((0..4).map(|at| (since + at * beat, 4 * beat / 5, Fault::Clog(from, to))));
         faults
     });
@@ -523,7 +534,8 @@ fn belated(plan: &mut Plan) {
     plan.workers = 1;
     plan.interleaving = None;
     plan.choices.clear();
-    (plan.delay_ns, plan.delay_spread_ns) = (5 * US, 5 * US);
+    // Longer than the moment for which the third one hears the first: what is accepted in one is told in the next.
+    (plan.delay_ns, plan.delay_spread_ns) = (100 * US, 5 * US);
     let mix = Mix { lists: 1, ..Mix::default() };
     plan.load = Load { transactions: 2400, keys: 2, operations: 1, read_percent: 60, mix, ..plan.load };
     every(plan, 30 * MS, |round| {
@@ -533,7 +545,7 @@ fn belated(plan: &mut Plan) {
             (0, 16 * MS, Fault::Clog(to, deaf)),
             (MS / 4, 0, Fault::LeapCommits(from, 1 << 20)),
         ];
-        faults.extend((0..12).map(|at| (MS / 2 + at * 12 * MS / 10, MS, Fault::Clog(from, to))));
+        faults.extend((0..14).map(|at| (MS / 2 + at * 1060 * US, MS, Fault::Clog(from, to))));
         faults
     });
 }

@@ -30,6 +30,8 @@ const FASTEST: u64 = 8;
 const SLOWEST: u64 = 64;
 /// By how much clocks move that are read and not looked at for time: the simulator's.
 const BY_READING: u64 = 1 << 16;
+/// Attempts before one is proposed ahead of the clock where real time is not promised.
+const MARGIN_AFTER: u32 = 3;
 /// The shortest time in which a reply may be expected.
 const LEAST_PATIENCE: Nanos = 1_000_000;
 
@@ -51,7 +53,7 @@ impl MeerkatWorker {
         let Some(outcome) = ran else { return self.put_off(now, asked, hint) };
         let size = self.tx.size();
         let usual = if self.shared.strict { self.lead.ticks(now, size) } else { 0 };
-        let lead = usual.max(asked.lead);
+        let lead = usual.max(if self.shared.strict { asked.lead } else { self.margin(asked.attempts) });
         let advanced = self.shared.clock.advanced_by();
         let above = self.tx.seen().max(hint);
         // What one transaction needs says nothing of the others.
@@ -94,7 +96,7 @@ impl MeerkatWorker {
             valid: 0,
             invalid: 0,
             hint: Timestamp::ZERO,
-            lead: (lead, advanced),
+            lead: (if self.shared.strict { lead } else { 0 }, advanced),
             phase: Phase::Validating,
             since: now,
             again: (now + self.ask_after(0), 0),
@@ -206,6 +208,19 @@ impl MeerkatWorker {
             let most = self.most_lead(own.asked.attempts);
             let own = self.owns.all.get_mut(&ts).expect("it was just there");
             own.asked.lead = own.asked.lead.max(needed.min(most));
+        }
+    }
+
+    /// Where real time is not promised: how far ahead of its clock one is proposed that was refused again and again, in ticks. Others may read what it
+    /// writes all the time, at timestamps that are as late as their clocks when it arrives: it has to be later than those, by a round trip or two.
+    fn margin(&self, attempts: u32) -> u64 {
+        let (.., pace) = self.pace;
+        let ticks = |time: Nanos| self.shared.layout.ticks(time.saturating_mul(pace) / 1000);
+        match attempts.checked_sub(MARGIN_AFTER) {
+            Some(more) => {
+                (ticks(self.round_trip) << more.min(10)).min(ticks(self.shared.options.election_timeout))
+            }
+            None => 0,
         }
     }
 
