@@ -178,7 +178,7 @@ fn errors_name_the_key_and_the_place() {
         let text = format!(
             "[cluster]\nworkers = {workers}\ndurability = \"{durability}\"\n[limits]\nmemory_mb = 1000000\n"
         );
-        Config::parse(file, &text, &[]).map_err(|error| error.to_string()).err().unwrap_or_default()
+        load(&text, &[], &[]).err().unwrap_or_default()
     };
     // The journal's thread panicked of it.
     assert!(

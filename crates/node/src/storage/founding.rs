@@ -216,6 +216,6 @@ mod tests {
         // Whoever was named while somebody waited for its lock is not taken for the folder to be written.
         let named = DataDirectory::open(&new).unwrap();
         fs::rename(&new, folder.path().join("node-1")).unwrap();
-        assert!(named.why_lost().is_some());
+        assert!(named.why_lost().unwrap().is_some());
     }
 }
