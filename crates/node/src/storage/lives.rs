@@ -61,6 +61,20 @@ pub fn settle<D: Disk>(
     }
 }
 
+/// Why a node's next start is another life, if it is: the same rule for those who look at a folder and leave it as it is. `had`: bytes of the
+/// journal's records, if it is whole.
+pub fn why_another<D: Disk>(disk: &D, identity: &Identity, had: Option<u64>) -> Option<String> {
+    if stale::is_marked(disk).ok()? {
+        return Some("the others said that it is an older copy".into());
+    }
+    let segment = last_begun(disk).ok()?;
+    let found = Found { segment, bytes: had, traces: segment.is_none() && has_traces(disk, identity) };
+    match judge(identity.claim(), found) {
+        Verdict::Forgot(forgot) => Some(forgot.to_string()),
+        Verdict::GoesOn | Verdict::WroteNothing => None,
+    }
+}
+
 /// Compares what was read of the journal with what its identity says. If something is missing the disk is [marked](stale), for whoever opens
 /// it next; whether it was.
 ///
@@ -173,6 +187,7 @@ mod tests {
     fn a_node_that_lacks_nothing_is_who_it_was() {
         let (disk, mut identity) = written(2);
         assert_eq!(identity.begun, Begun::Segment(1));
+        assert_eq!(why_another(&disk, &identity, Some(8000)), None);
         settle(&disk, &mut identity, FRESH, true).unwrap();
         assert_eq!(identity.incarnation, Incarnation(55));
         assert_eq!(read(&disk, &identity, true), Ok(false));
@@ -190,6 +205,7 @@ mod tests {
                 // Somebody kept a copy of it beside it: that is no journal.
                 disk.replace("journal-0000000000000001.bak", b"what it was");
             }
+            assert!(why_another(&disk, &identity, None).is_some(), "who looks at the folder is told before");
             settle(&disk, &mut identity, FRESH, false).unwrap();
             assert_eq!((identity.incarnation, identity.past), (FRESH, true));
             disk.crash();
@@ -245,6 +261,7 @@ mod tests {
         [3, 4].into_iter().for_each(|at| disk.remove(&format!("journal-{at:016}")).unwrap());
         let why = read(&disk.fork(3), &identity, true).unwrap_err();
         assert!(why.contains("8000 bytes of records, and had 12000"), "{why}");
+        assert!(why_another(&disk, &identity, Some(8000)).is_some_and(|why| why.contains("and had 12000")));
         settle(&disk, &mut identity, FRESH, false).unwrap();
         assert_eq!(read(&disk, &identity, false), Ok(true));
         disk.crash();

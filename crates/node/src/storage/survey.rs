@@ -10,6 +10,7 @@
 //!    counts as damage in the manifest does. Without such a checkpoint of the journal's life it is the journal's birth.
 //! 2. *A node starts* from the base if the journal behind it is whole, begins early enough and goes far enough ([`goes_on`]), and its records
 //!    fit. Nothing less will do: what is missing may have been promised.
+//!    Nor does it start as who it was if its disk has forgotten something, or is an older copy ([`lives`]): what it promised is not there.
 //! 3. *The state may lie elsewhere.* The log of a node that was copying a state begins behind the store. It starts, votes, and its log counts;
 //!    its state does not ([`Remains::lacks_state`](highwater_engines::rolis::remains::Remains::lacks_state)).
 //! 4. *What is left of a disk whose node does not start* is taken from the newest base and the latest part of the journal that lead to a state
@@ -28,9 +29,9 @@ use highwater_engines::{EngineKind, LogPosition};
 
 use super::checkpoint::Preamble;
 use super::directory::DataDirectory;
-use super::owner;
 use super::recovery::COPIES;
 use super::remains::{Base, Folder};
+use super::{lives, owner};
 
 /// What a node's folder comes to.
 pub struct Survey {
@@ -87,7 +88,15 @@ impl Survey {
             let refuses = search.refuses.is_some().then(|| identity.clone());
             Nothing { why, refuses }
         })?;
-        Ok(Survey { identity, folder, damaged, refuses: search.refuses })
+        let whole = search.runs.first().filter(|run| run.damage.is_none() && search.runs.len() == 1);
+        let had = whole.map(|run| run.positions.iter().sum());
+        let forgot = lives::why_another(&search.directory, &identity, had);
+        let forgot = forgot.map(|why| {
+            format!(
+                "not as who it was, for {why}; it begins another life, and copies the state of the others"
+            )
+        });
+        Ok(Survey { identity, folder, damaged, refuses: forgot.or(search.refuses) })
     }
 
     /// What the node does with its folder, in words.
