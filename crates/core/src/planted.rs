@@ -126,8 +126,6 @@ mod bug {
         Pipelining,
         /// Keys come and go under scans, at replicas that do not hear each other, of which one dies.
         Toggled,
-        /// A coordinator stands still until others take its transactions over, and goes on; words between those come late.
-        Revived,
         /// A coordinator's disk stands still, others end its transactions, and the power fails; a disk is lost with it.
         Halting,
         /// A replica hears nothing for a moment, another one hears late what became of transactions, and clients ask the first one.

@@ -61,12 +61,6 @@ highwater_core::bugs! {
         shows: Mortal,
         within: 2000,
     }
-    LateRevives = "late-revives" {
-        mistake: "a backup coordinator proposes what a late promise makes safe, whether the transaction is over or not",
-        breaks: "a record is made of what is over everywhere: it is under way for ever, and no change of epoch can end it",
-        shows: Revived,
-        within: 2000,
-    }
     ScanForgives = "scan-forgives" {
         mistake: "a scan that saw no trace of a key is valid where the key was written and deleted since",
         breaks: "a change of epoch that knows of the insert takes back what was acknowledged",

@@ -51,7 +51,6 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Interacting => interacting(plan),
         Circumstance::Pipelining => pipelining(plan),
         Circumstance::Toggled => toggled(plan),
-        Circumstance::Revived => revived(plan),
         Circumstance::Halting => halting(plan),
         Circumstance::Belated => belated(plan),
     }
@@ -479,29 +478,6 @@ fn toggled(plan: &mut Plan) {
             (0, deaf + MS, Fault::Shun(Victim::Node(fourth))),
             (deaf, timeout / 2, Fault::Kill(Victim::Node(dies))),
         ]
-    });
-}
-
-/// A coordinator stands still for as long as others wait for it, and a little longer. The promises of one of them to another come in bursts.
-fn revived(plan: &mut Plan) {
-    alone(plan, 3);
-    plan.workers = 1;
-    plan.interleaving = None;
-    (plan.delay_ns, plan.delay_spread_ns) = (60 * US, 60 * US);
-    plan.length_ns = 1200 * MS;
-    plan.load.transactions = 12_000;
-    let (timeout, beat) = (plan.settings.election_timeout, plan.settings.heartbeat);
-    every(plan, 5 * timeout, |round| {
-        let [still, from, to] = [0, 1, 2].map(|at| ((round + at) % 3) as u8);
-        let since = 2 * timeout;
-        let goes_on = since + (1 + round % 7) * beat / 4;
-        let mut faults = vec![
-            (0, goes_on, Fault::Pause(Victim::Node(still))),
-            // Nothing that it has under way keeps records there.
-            (0, since + 4 * beat, Fault::Shun(Victim::Node(to))),
-        ];
-        faults.extend((0..4).map(|at| (since + at * beat, 4 * beat / 5, Fault::Clog(from, to))));
-        faults
     });
 }
 

@@ -177,15 +177,14 @@ impl MeerkatWorker {
         view: u32,
         commit: bool,
     ) -> Result<(), u32> {
-        let late = planted!(meerkat::LateRevives);
-        assert!(late || !self.is_closed(node, ts), "{ts} is over everywhere: there is nothing to accept");
+        assert!(!self.is_closed(node, ts), "{ts} is over everywhere: there is nothing to accept");
         self.announce_pending(now);
         self.latest = self.latest.max(ts);
         let record = self.records.entry(now, node, ts);
         if record.view > view {
             return Err(record.view);
         }
-        assert!(late || record.outcome.is_none(), "{ts} is over: there is nothing to accept");
+        assert!(record.outcome.is_none(), "{ts} is over: there is nothing to accept");
         let whole = !commit || view == 0 || record.payload.is_some() || planted!(meerkat::PromiseAtOnce);
         assert!(whole, "who accepts in view {view} that {ts} commits has what it writes");
         if let Some((before, decision)) = record.accepted {
@@ -268,9 +267,7 @@ impl MeerkatWorker {
         self.note(now, node, Told { outcome: Some(commit), ..Told::of(ts) });
         self.records.end(now, node, ts, commit);
         // Whoever took it over here asks no more, and tells those who have not heard.
-        if !planted!(meerkat::LateRevives) {
-            self.terminations.over((node, ts), self.me, commit);
-        }
+        self.terminations.over((node, ts), self.me, commit);
         self.tell_client_of(node, ts, commit);
         // A name is of one epoch: who joins is told what became of transactions of the one before.
         if let Some(Seat { epoch, .. }) = self.seat {

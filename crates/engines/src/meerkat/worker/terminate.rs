@@ -258,9 +258,7 @@ impl MeerkatWorker {
         let quorums = self.shared.quorums;
         let (found_valid, latest, its_payload) = promised;
         let (node, ts) = name;
-        let over =
-            self.is_closed(node, ts) || self.records.get(node, ts).is_none_or(|own| own.outcome.is_some());
-        if over && !planted!(meerkat::LateRevives) {
+        if self.is_closed(node, ts) || self.records.get(node, ts).is_none_or(|own| own.outcome.is_some()) {
             // It is over: what comes late makes no record of it again, and nothing more is proposed.
             return self.go_on_with(now, name);
         }
