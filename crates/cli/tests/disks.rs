@@ -421,6 +421,16 @@ fn an_older_copy_does_not_pass_for_having_been_started_unheard() {
     let (leader, _) = cluster.leader();
     let (victim, away) = ((leader + 1) % 3, (leader + 2) % 3);
     [victim, away].into_iter().for_each(|id| wait_for_log(&cluster, id, "following ", 1));
+    // They have met in this start, the second, and what is written then is written behind that.
+    wait_for_log(&cluster, away, &format!("peer is up peer=n{victim} "), 2);
+    for at in 0..50 {
+        assert_eq!(ask(&cluster, &[b"SET", format!("met:{at}").as_bytes(), b"value"]).0, "+OK");
+    }
+    wait_for("it has what is written", &cluster, || {
+        let mut client = Client::connect(cluster.port(away)).expect("it runs");
+        client.call(&[b"READONLY"]);
+        client.call(&[b"GET", b"met:49"]) == Some(("$5".to_string(), b"value".to_vec()))
+    });
     kill(&mut cluster, away);
     for at in 0..50 {
         assert_eq!(ask(&cluster, &[b"SET", format!("late:{at}").as_bytes(), b"value"]).0, "+OK");

@@ -57,12 +57,13 @@ struct StubWorker {
     redis: u16,
     users: u16,
     sweep: u16,
+    sessions: u16,
     events: Sender<Event>,
 }
 
 impl StubWorker {
-    /// What a node asks itself, which is nobody's request and is not counted: who its users are, what has expired, and which modules there
-    /// are to compile.
+    /// What a node asks itself, which is nobody's request and is not counted: who its users are, what has expired, which modules there
+    /// are to compile, and which sessions nobody uses.
     fn asks_itself(&mut self, request: &Request<'_>) -> bool {
         if request.args.ends_with(b"compile") {
             self.released.push((request.token, Bytes::from_static(b":0\r\n")));
@@ -71,6 +72,11 @@ impl StubWorker {
         if request.procedure.0 == self.sweep {
             // Nothing, and nothing will.
             self.released.push((request.token, [u64::MAX, 0].map(u64::to_le_bytes).concat().into()));
+            return true;
+        }
+        if request.procedure.0 == self.sessions {
+            // No session is left to look at, none has expired, and their clock stands.
+            self.released.push((request.token, [0; 3].map(u64::to_le_bytes).concat().into()));
             return true;
         }
         let asks = request.procedure.0 == self.users;
@@ -259,6 +265,7 @@ pub fn start(config: &Config, id: u8, incarnation: u64) -> StubNode {
     let (procedures, versions, signatures) = (registry.names(), registry.versions(), registry.signatures());
     let users = procedures.iter().position(|name| *name == ChangeUsers::NAME).unwrap() as u16;
     let sweep = procedures.iter().position(|name| *name == Sweep::NAME).unwrap() as u16;
+    let sessions = procedures.iter().position(|name| *name == "sessions.sweep").unwrap() as u16;
     let redis = procedures.iter().position(|name| name.starts_with("redis.")).unwrap() as u16;
     let (node, incarnation) = (NodeId(id), Incarnation(incarnation));
     let counters: Vec<_> = (0..config.cluster.workers).map(|_| Arc::new(Counters::default())).collect();
@@ -275,6 +282,7 @@ pub fn start(config: &Config, id: u8, incarnation: u64) -> StubNode {
             redis,
             users,
             sweep,
+            sessions,
             events: sender.clone(),
         })
     };
