@@ -456,7 +456,7 @@ impl MeerkatWorker {
     ) {
         if node != self.me {
             let record = self.records.get(node, ts);
-            if commit && payload.is_none() && !record.is_some_and(|record| record.payload.is_some()) {
+            if commit && payload.is_none() && record.is_none_or(|record| record.payload.is_none()) {
                 // What it writes is not known here, and nothing can be done without: who knows it says so. A record of it would be nobody's,
                 // and would still be under way once all others are over.
                 return;
