@@ -1,10 +1,9 @@
 //! The side that forwards: what this worker's clients have asked of the leader, and who waits there for data.
-
 //!
 //! # When another node leads than before
 //!
 //! Answers of the one before may be on their way, and what it has not begun it refuses as soon as it knows that it leads no more. So it is
-//! waited for, for [`GRACE`]; then nobody tells what became of the rest. Meanwhile nobody else is asked: what a client asked first takes
+//! waited for, for a quarter of a second (`GRACE`); then nobody tells what became of the rest. Meanwhile nobody else is asked: what a client asked first takes
 //! effect first.
 //!
 //! What was refused because its leader led no more was not begun, and is asked of the next one, or run here if that is this node, in the
