@@ -117,7 +117,7 @@ fn verify(args: &VerifyArgs) -> Result<()> {
     found_some(&args.dir, &result.map_err(|error| failure(&args.dir, &error, running))?)
 }
 
-/// Of a journal that is whole.
+/// A journal that is whole.
 const VERDICT: &str = "verdict    whole\n";
 
 fn with_start(mut report: Value, start: Option<String>) -> String {

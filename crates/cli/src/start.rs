@@ -1,4 +1,4 @@
-//! What a node would do with its folder, for the commands that look at a part of it.
+//! Tells what a node would do with its folder, for the commands that look at a part of it.
 
 use std::path::Path;
 

@@ -136,16 +136,16 @@ pub enum Begun {
     Unknown,
 }
 
-/// What an identity says of the journal beside it.
+/// An identity's word on the journal beside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
-    /// Where the last process that wrote began.
+    /// The place where the last process that wrote began.
     pub begun: Begun,
     /// Bytes of records that the journal had when the last process started.
     pub had: u64,
 }
 
-/// What is found of the journal.
+/// Findings of a look at the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The last segment that was begun: one with a head. The next one is reserved under its name before it has any.
@@ -156,7 +156,7 @@ pub struct Found {
     pub traces: bool,
 }
 
-/// What the half on the disk says of a node that was started before.
+/// The word of the disk's half on a node that was started before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing is missing that the identity speaks of.
@@ -167,7 +167,7 @@ pub enum Verdict {
     Forgot(Forgot),
 }
 
-/// What is missing of a journal.
+/// The part of a journal that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forgot {
     /// The segment that the last process began with, and all behind it.
@@ -178,9 +178,9 @@ pub enum Forgot {
     Perhaps,
     /// The journal is shorter than it was.
     Bytes {
-        /// What it has.
+        /// Bytes that it has.
         found: u64,
-        /// What it had.
+        /// Bytes that it had.
         had: u64,
     },
 }
@@ -233,7 +233,7 @@ impl fmt::Display for Forgot {
 
 // ---- the half that others keep ----
 
-/// What somebody remembers of another node's disk.
+/// Somebody's memory of another node's disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// Number of the last start that was met.
@@ -314,7 +314,7 @@ mod tests {
         assert!(goes_on(known, &starts(&[(11, 0), (12, 100), (13, 180), (14, 190)])));
     }
 
-    /// Where the list does not reach back, count and bytes are all that there is: of a build that kept none, say.
+    /// If the list does not reach back, count and bytes are all that there is: of a build that kept none, say.
     #[test]
     fn without_the_list_count_and_bytes_decide() {
         let known = Known { start: 12, generation: 2, synced: 180 };

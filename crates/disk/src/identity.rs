@@ -137,7 +137,7 @@ impl Identity {
         Identity { cluster: cluster.into(), node, incarnation, starts, begun, past }
     }
 
-    /// Who this node is on this disk: the one that is there, or, where there is none, a new one in the incarnation `fresh`. Nothing is written.
+    /// The node that this is on this disk: the one that is there, or, where there is none, a new one in the incarnation `fresh`. Nothing is written.
     ///
     /// # Errors
     /// All of [`IdentityError`].
@@ -177,7 +177,7 @@ impl Identity {
         self.starts.forget();
     }
 
-    /// What it says of the journal beside it.
+    /// Its word on the journal beside it.
     pub fn claim(&self) -> Claim {
         Claim { begun: self.begun, had: self.starts.newest().map_or(0, |start| start.had) }
     }
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(Identity::read(&disk).unwrap(), Some(second));
     }
 
-    /// What says that something is missing is there as long as the life is, and goes with it.
+    /// Whatever says that something is missing is there as long as the life is, and goes with it.
     #[test]
     fn what_it_claims_of_its_journal_lasts_as_long_as_the_life() {
         let disk = SimulatedDisk::new(1);

@@ -317,7 +317,7 @@ fn a_disk_that_was_replaced_by_an_older_copy_is_recognised_and_its_node_begins_a
     }
 }
 
-/// Of the journal nothing is there, of the identity everything.
+/// Nothing of the journal is there, and all of the identity.
 #[test]
 fn a_disk_whose_files_have_lost_their_names_is_known_by_its_own_word_and_its_node_begins_another_life() {
     let mut lists = start();

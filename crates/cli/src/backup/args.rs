@@ -100,7 +100,7 @@ pub struct MomentArgs {
     /// acknowledged.
     #[arg(long)]
     pub accepted: bool,
-    /// Of this chain. If absent the one whose last moment is the latest, or of those that have the moment that is named the newest.
+    /// Takes this chain. If absent the one whose last moment is the latest, or of those that have the moment that is named the newest.
     #[arg(long, value_name = "N")]
     pub chain: Option<u32>,
 }

@@ -160,7 +160,7 @@ pub struct Found {
     pub moment: Timestamp,
     /// Whether what is only accepted counts.
     pub trust: Trust,
-    /// Of the chains that were looked through, too, the number and the last moment.
+    /// The chains that were looked through, too: the number and the last moment.
     pub others: Vec<(u32, Timestamp)>,
 }
 

@@ -351,7 +351,7 @@ fn same_cluster(disks: &[Read]) -> Result<()> {
     }
 }
 
-/// What all of them come to. The best comes first, with what others have more of; if one leads to a state.
+/// The outcome of all of them. The best comes first, with what others have more of; if one leads to a state.
 fn judge(disks: &mut [Read], left_out: LeftOut) -> Result<Outcome> {
     let memberships = Memberships::of(disks.iter().map(|disk| disk.remains().memberships()).collect());
     let memberships = memberships.ok_or_else(|| {

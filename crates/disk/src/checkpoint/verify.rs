@@ -39,7 +39,7 @@ pub fn verify_part(
 /// Reads a checkpoint to its last byte.
 ///
 /// # Errors
-/// Of the first part that is wrong.
+/// The first part that is wrong.
 pub fn verify(disk: &impl Disk, number: u64) -> Result<Manifest, Error> {
     let manifest = Manifest::read(disk, number)?;
     for part in 0..manifest.parts.len() {

@@ -106,7 +106,7 @@ pub(super) fn unreadable(file: &str) -> impl Fn(io::Error) -> JournalError {
     move |error| JournalError::Unreadable { file: file.into(), error: error.to_string() }
 }
 
-/// What is done before anything is written: a file is opened, or room is taken. Where that fails it has changed nothing.
+/// A step before anything is written: a file is opened, or room is taken. Where that fails it has changed nothing.
 const OPENS: [&str; 5] = ["open", "create", "grow", "hold", "measure"];
 
 /// For `map_err`: a file cannot be changed, or not be opened for now.

@@ -371,7 +371,7 @@ impl<D: Disk> Journal<D> {
         &self.synced
     }
 
-    /// Where its files are.
+    /// The disk that has its files.
     pub fn disk(&self) -> &D {
         &self.disk
     }

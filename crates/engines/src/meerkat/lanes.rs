@@ -16,7 +16,7 @@ use highwater_core::Timestamp;
 pub struct Retry {
     /// Not before.
     pub at: Nanos,
-    /// What to run.
+    /// The request to run.
     pub asked: Asked,
     /// Its timestamp has to be above this.
     pub hint: Timestamp,
@@ -60,7 +60,7 @@ impl Lane {
 /// All lanes of a coordinator.
 #[derive(Default)]
 pub struct Lanes {
-    /// By what they want.
+    /// Lanes by what they want.
     all: BTreeMap<u64, Lane>,
     /// Those in which an attempt may be made, by when.
     due: BTreeSet<(Nanos, u64)>,
@@ -209,7 +209,7 @@ mod tests {
         assert!(lanes.all.is_empty());
     }
 
-    /// Where everybody wants the same one attempt at a time is made, and the oldest request's.
+    /// If everybody wants the same, one attempt at a time is made, and the oldest request's.
     #[test]
     fn attempts_of_a_lane_are_rationed() {
         let mut lanes = Lanes::default();
@@ -251,7 +251,7 @@ mod tests {
         assert!(!lanes.is_crowded(2) && lanes.is_crowded(1) && !lanes.is_crowded(3));
     }
 
-    /// What waits ends in time, whether its turn comes or not.
+    /// A request that waits ends in time, whether its turn comes or not.
     #[test]
     fn those_that_wait_for_too_long_are_taken_out() {
         let mut lanes = Lanes::default();

@@ -26,7 +26,7 @@ pub struct Asked {
     pub lead: u64,
     /// When it came.
     pub since: Nanos,
-    /// What it wants, as far as is known: the first key that it writes, by its hash.
+    /// Its want, as far as is known: the first key that it writes, by its hash.
     pub lane: u64,
     /// It has waited behind others that want the same, and goes now.
     pub waited: bool,

@@ -86,7 +86,7 @@ impl Turns {
         }
     }
 
-    /// What ended in a turn that began before this was over at `time`, as any thread tells it. Threads look at the time when they begin a turn: what
+    /// All that ended in a turn that began before this was over at `time`, as any thread tells it. Threads look at the time when they begin a turn: what
     /// one of them notes down as ended then may have ended until its next turn began.
     fn over_before(&mut self, time: Nanos) -> Nanos {
         if time == Nanos::MAX {

@@ -27,7 +27,7 @@ pub struct Birth {
 const HELLO_EVERY: Nanos = 100_000_000;
 
 impl Birth {
-    /// Of a node that has met nobody. `forgot`: an earlier life of it was part of a cluster, and nothing is left of that. It greets as one that
+    /// The birth of a node that has met nobody. `forgot`: an earlier life of it was part of a cluster, and nothing is left of that. It greets as one that
     /// knows of the cluster, so that none is born with it or without it.
     pub fn with_a_past(forgot: bool) -> Birth {
         Birth { has_a_past: forgot, forgot, ..Birth::default() }

@@ -30,10 +30,10 @@ pub const STUCK: u64 = 4;
 pub const LONG_EXECUTION: u64 = 16;
 /// Behind what has been executing for so many nothing further is executed before the worker's turn has ended: others wait, too.
 const PAUSE: u64 = 4;
-/// What has been executing for so many, 24 s, is asked to end: it does at its next row. What one transaction may do
+/// A transaction that has been executing for so many, 24 s, is asked to end: it does at its next row. What one transaction may do
 /// ([`max_transaction_rows`](crate::Options)) takes ten seconds on a core of its own, so this is for a worker that gets less than half a core.
 const ENOUGH: u64 = 200;
-/// What executes and goes on is in time for so many: 38 s. What was not asked to end in time may commit meanwhile, and a commit is not cut short.
+/// A worker that executes and goes on is in time for so many: 38 s. A transaction that was not asked to end in time may commit meanwhile, and a commit is not cut short.
 const LONGEST_EXECUTION: u64 = 320;
 const _: () = assert!(LONG_EXECUTION < ENOUGH && ENOUGH + 2 * LONG_EXECUTION < LONGEST_EXECUTION);
 /// No progress in a stream for so many: it stands still.
@@ -237,7 +237,7 @@ impl Health {
         }
     }
 
-    /// What follows from that. `leads`: this node does; `hands_over`: it is about to hand its lead over, and whoever waits does so for that.
+    /// The consequence. `leads`: this node does; `hands_over`: it is about to hand its lead over, and whoever waits does so for that.
     pub fn judge(
         &mut self,
         now: Nanos,

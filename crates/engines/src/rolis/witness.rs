@@ -204,7 +204,7 @@ mod tests {
         Voter { node: NodeId(node), incarnation: Incarnation(u64::from(node) + 50) }
     }
 
-    /// Of a disk with starts 1, 2, .. that had 100, 200, .. bytes, the last of these another number.
+    /// The word of a disk with starts 1, 2, .. that had 100, 200, .. bytes, the last of these another number.
     fn word(generation: u64, start: u64, synced: u64) -> DiskWord {
         let start = |at| Start { number: if at == generation { start } else { at }, had: 100 * at };
         DiskWord { starts: Arc::new(Starts::new(generation, (1..=generation).map(start).collect())), synced }

@@ -15,7 +15,7 @@ pub const IDLE_TICKS: u64 = 8;
 const FIRST_ID: u64 = 1 << 52;
 /// A sweep looks at so many sessions.
 const SWEEP: usize = 64;
-/// What the sessions' clock never shows: of a keeper that has not looked at it yet.
+/// A time that the sessions' clock never shows: of a keeper that has not looked at it yet.
 pub(super) const UNSEEN: u64 = u64::MAX;
 
 /// How many sessions may be open.
@@ -148,7 +148,7 @@ pub struct Swept {
     pub next: Option<u64>,
     /// How many sessions it ended.
     pub expired: u64,
-    /// What the sessions' clock shows.
+    /// The time that the sessions' clock shows.
     pub clock: u64,
 }
 

@@ -14,7 +14,7 @@ use crate::seam::Nanos;
 #[derive(Debug)]
 pub struct Keeper {
     interval: Nanos,
-    /// What the clock showed when the interval under way began.
+    /// The time that the clock showed when the interval under way began.
     seen: u64,
     state: State,
 }

@@ -397,7 +397,7 @@ fn a_keeper_waits_a_whole_interval() {
     assert_eq!(keeper.due(12_000, true), asks(0, u64::MAX));
 }
 
-/// Where several replicas serve at once, as without a leader all do, each has a keeper. A session lasts as long as with one.
+/// If several replicas serve at once, as without a leader all do, each has a keeper. A session lasts as long as with one.
 #[test]
 fn several_keepers_make_no_clock_run_fast() {
     const IDLE: u64 = 8000;

@@ -279,7 +279,7 @@ impl Disk for DataDirectory {
     }
 }
 
-/// Where a name leads.
+/// The file that a name leads to.
 enum Named {
     Nothing,
     Another,
@@ -287,7 +287,7 @@ enum Named {
     This,
 }
 
-/// Where the name leads that an open file had.
+/// The file that the name of an open file leads to now.
 fn still_named(open: &File, name: &Path) -> io::Result<Named> {
     let open = identity_of(&open.metadata()?);
     match fs::metadata(name) {

@@ -26,12 +26,12 @@ pub struct Founding {
     pub cluster: String,
     /// Its voters, in their first lives.
     pub voters: Vec<Voter>,
-    /// Of each of them.
+    /// Workers of each of them.
     pub workers: NonZeroU16,
 }
 
 impl Founding {
-    /// Of these nodes, in new lives.
+    /// One of these nodes, in new lives.
     ///
     /// # Errors
     /// If a journal takes fewer workers, or the system has no random numbers.

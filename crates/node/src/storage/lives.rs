@@ -15,10 +15,10 @@ use highwater_disk::{Disk, Identity, stale};
 
 use super::Preamble;
 
-/// What is set aside has this in front of its name.
+/// A file that is set aside has this in front of its name.
 const STALE: &str = "stale-";
 
-/// What a node does that knows of nobody to copy from.
+/// The advice to a node that knows of nobody to copy from.
 const ALONE: &str = "this node's configuration names no other, so nobody is known to have a copy, and it does not start without what is \
                      missing. Put the files back (fsck moves what it finds to lost+found), or restore a backup; if other nodes have joined \
                      the cluster since, name them in cluster.nodes, and it copies their state; if nothing is worth keeping, move this \

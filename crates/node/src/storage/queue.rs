@@ -48,7 +48,7 @@ pub struct JournalQueues {
     ballast: BallastState,
     /// Bytes of the disk that the journal took in this life, with what fills its blocks.
     taken: AtomicU64,
-    /// Of a process on this disk.
+    /// The start of a process on this disk.
     starts: OnceLock<Arc<Starts>>,
     /// How long syncs took.
     syncs: Histogram,
@@ -140,7 +140,7 @@ impl JournalQueues {
         self.at_work_since.store(since.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// What is wrong with the disk besides want of room, in words: with its files, or it answers nothing.
+    /// The trouble with the disk besides want of room, in words: with its files, or it answers nothing.
     pub fn trouble(&self, now: Nanos) -> Option<String> {
         let since = Some(self.at_work_since.load(Ordering::Relaxed)).filter(|since| *since != 0);
         let took = since.map(|since| now.saturating_sub(since)).filter(|took| *took >= HANGS_AFTER);

@@ -191,7 +191,7 @@ fn journal_bytes(directory: &DataDirectory) -> std::io::Result<u64> {
 /// Said to nobody: whoever gave the start up knows.
 const GIVEN_UP: &str = "the start was given up";
 
-/// What a replica goes on from.
+/// The state that a replica goes on from.
 struct Loaded {
     replica: Replica,
     /// The checkpoint in its store; `None`: its journal's birth.

@@ -33,11 +33,11 @@ use super::recovery::COPIES;
 use super::remains::{Base, Folder};
 use super::{lives, owner};
 
-/// What a node's folder comes to.
+/// The findings of a survey.
 pub struct Survey {
     /// Whose it is.
     pub identity: Identity,
-    /// What is left: a base and the records behind it.
+    /// The rest: a base and the records behind it.
     pub folder: Folder,
     /// Checkpoints that are damaged and newer than the base, newest first.
     pub damaged: Vec<Skipped>,
@@ -99,7 +99,7 @@ impl Survey {
         Ok(Survey { identity, folder, damaged, refuses: forgot.or(search.refuses) })
     }
 
-    /// What the node does with its folder, in words.
+    /// The node's next step with its folder, in words.
     pub fn words(&self) -> String {
         let mut words = match (&self.refuses, self.folder.remains.lacks_state(), &self.folder.checkpoint) {
             (Some(why), ..) => format!("the node does not start: {why}"),
@@ -194,7 +194,7 @@ struct Search {
     refuses: Option<String>,
 }
 
-/// What a try came to, if not to a state.
+/// The end of a try that came to no state.
 enum Tried {
     /// A log, and a membership; and why there is no state.
     Stateless(Box<Folder>),

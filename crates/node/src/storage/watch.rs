@@ -112,7 +112,7 @@ impl<D: Disk> FolderWatch<D> {
     }
 }
 
-/// What is said of a folder that is lost.
+/// The words on a folder that is lost.
 pub fn words_of(why: &str) -> String {
     format!(
         "{why}: no later start would find what is written now, so this node acknowledges nothing more; put the folder back as it was, or \

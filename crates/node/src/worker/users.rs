@@ -137,7 +137,7 @@ impl Users {
     }
 }
 
-/// What an engine answers to whoever asks who serves. While its replica waits for another one to serve, that is nobody who is known.
+/// An engine's answer to whoever asks who serves. While its replica waits for another one to serve, that is nobody who is known.
 ///
 /// Invariant: between two leads of a replica each worker's engine has a turn in which it does not lead, and its host looks before each
 /// turn. So it sees [`NotServing`](Refusal::NotServing) at least once, and takes nothing that was known in one lead for known in the next.
@@ -172,7 +172,7 @@ pub struct Gatekeeper {
 }
 
 impl Gatekeeper {
-    /// What to do now, in front of this engine. Who waits until it is known who serves is not refused, though nobody knows its users here.
+    /// The order for now, in front of this engine. Who waits until it is known who serves is not refused, though nobody knows its users here.
     pub fn watch(&mut self, access: &acl::Access, engine: &dyn Worker) -> Gate {
         match self.look(access, standing(engine)) {
             Gate::Refuses(_) if engine.waits_for_leader() => Gate::Waits,

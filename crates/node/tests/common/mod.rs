@@ -62,7 +62,7 @@ struct StubWorker {
 }
 
 impl StubWorker {
-    /// What a node asks itself, which is nobody's request and is not counted: who its users are, what has expired, which modules there
+    /// Requests that a node asks itself, which is nobody's request and is not counted: who its users are, what has expired, which modules there
     /// are to compile, and which sessions nobody uses.
     fn asks_itself(&mut self, request: &Request<'_>) -> bool {
         if request.args.ends_with(b"compile") {

@@ -81,7 +81,7 @@ pub struct Counters {
     /// Every try, by its token: whose it was, and what for.
     tries: BTreeMap<u64, (usize, Wish)>,
     resolved: BTreeMap<(u64, u64), Resolved>,
-    /// Of each node, and the sweep that it waits for.
+    /// Keepers by node, and the sweep that it waits for.
     keepers: Vec<(Keeper, Option<u64>)>,
     /// When to look next who serves.
     looks_at: Nanos,
@@ -198,7 +198,7 @@ impl Counters {
         self.keep(world);
     }
 
-    /// What hosts do on replicas that serve: without a leader on all of them.
+    /// The hosts' part on replicas that serve: without a leader on all of them.
     fn keep<L: Library>(&mut self, world: &mut World<L>) {
         if self.counters.is_empty() || self.stopped || world.now < self.looks_at {
             return;

@@ -20,7 +20,7 @@ use crate::network::Channel;
 
 /// What a group takes at least.
 const BLOCK_BYTES: u64 = 4096;
-/// What a process writes that nobody hears of: as one does in a minute or so, in which it notes down what time it is.
+/// Records of a process that nobody hears of: as one does in a minute or so, in which it notes down what time it is.
 const UNHEARD_RECORDS: usize = 64;
 /// So many older copies are kept for whoever restores one.
 const COPIES: usize = 4;

@@ -19,7 +19,7 @@ fn change(epoch: u64, members: Members) -> Arc<Change> {
     Arc::new(Change { epoch: Epoch(epoch), base: Timestamp(5), members, ended: vec![Vec::new()], cut: None })
 }
 
-/// Of node A, which hears the others and has begun epoch 1 with these members.
+/// Node A's controller, which hears the others and has begun epoch 1 with these members.
 fn controller(durability: Durability, members: Members) -> MeerkatController {
     let mut options = Options::new(A, 3, 1, who(A).1);
     (options.heartbeat, options.election_timeout, options.durability) = (5 * MS, TIMEOUT, durability);

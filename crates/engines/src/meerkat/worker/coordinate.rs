@@ -211,7 +211,7 @@ impl MeerkatWorker {
         }
     }
 
-    /// Where real time is not promised: how far ahead of its clock one is proposed that was refused again and again, in ticks. Others may read what it
+    /// Without a promise of real time: how far ahead of its clock one is proposed that was refused again and again, in ticks. Others may read what it
     /// writes all the time, at timestamps that are as late as their clocks when it arrives: it has to be later than those, by a round trip or two.
     fn margin(&self, attempts: u32) -> u64 {
         let (.., pace) = self.pace;
@@ -380,7 +380,7 @@ impl MeerkatWorker {
         self.owns.lanes.put_off(Retry { at, asked, hint }, true);
     }
 
-    /// What was in the way of one transaction may be ahead of its time. This one waits until that has come, and no other transaction is proposed above
+    /// Whatever was in the way of one transaction may be ahead of its time. This one waits until that has come, and no other transaction is proposed above
     /// it for that: whoever meets those would be ahead as well. Where real time is not promised nobody waits, and all are above it from here on; nor where
     /// the clock stands still.
     fn time_of(&mut self, now: Nanos, hint: Timestamp) -> Nanos {

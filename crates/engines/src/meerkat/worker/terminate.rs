@@ -128,7 +128,7 @@ impl MeerkatWorker {
     /// Takes transactions over that have been under way for too long: the more of the others' turns went by, the more likely it is this
     /// replica's.
     ///
-    /// Where votes are withheld until a transaction's time has come it is not under way for too long before: whoever takes it over has those votes
+    /// If votes are withheld until a transaction's time has come, it is not under way for too long before: whoever takes it over has those votes
     /// taken back, and it could never commit.
     pub(super) fn terminate_overdue(&mut self, now: Nanos) {
         let patience = (2 * self.shared.options.election_timeout).max(16 * self.round_trip);

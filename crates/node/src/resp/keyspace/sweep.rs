@@ -40,7 +40,7 @@ impl Procedure for Sweep {
     }
 }
 
-/// Where to go on behind a row, in so few bytes that the removals pay for them: else a full memory would stay full. In front of the row itself, if
+/// The place to go on behind a row, in so few bytes that the removals pay for them: else a full memory would stay full. In front of the row itself, if
 /// that is longer, are removed ones only.
 fn noted(last: &[u8]) -> &[u8] {
     &last[..last.len().min(MOST_NOTED)]

@@ -16,12 +16,12 @@ const MOST_RESULTS: i64 = 8_000;
 const ELEMENT_BYTES: usize = 16;
 /// How far outside of a table something may be inserted.
 const MOST_OUTSIDE: i64 = 1_000;
-/// What costs more looks at the run's bounds before it begins, and not behind it.
+/// A call that costs more looks at the run's bounds before it begins, and not behind it.
 const MUCH: u64 = 100_000;
-/// What costs more is refused, whatever may be left of the run: it would take seconds, and nothing ends a function of C.
+/// A call that costs more is refused, whatever may be left of the run: it would take seconds, and nothing ends a function of C.
 const TOO_MUCH: u64 = 400_000_000;
 
-/// Where the closures that are made here have the function that looks at the run's bounds.
+/// The upvalue in which the closures that are made here have the function that looks at the run's bounds.
 const LOOK: i32 = ffi::lua_upvalueindex(3);
 
 /// What a function costs that is about to run with what is on the stack; or why it must not.
@@ -156,7 +156,7 @@ unsafe fn arguments(state: *mut lua_State) -> Result<u64, &'static CStr> {
     Ok(unsafe { ffi::lua_gettop(state) } as u64 / 4)
 }
 
-/// Of any number of arguments each may be a long text, which is copied, or read as a number.
+/// Each of any number of arguments may be a long text, which is copied, or read as a number.
 unsafe fn texts(state: *mut lua_State) -> Result<u64, &'static CStr> {
     // SAFETY: it only looks.
     let texts: u64 =
@@ -168,7 +168,7 @@ unsafe fn dump(_: *mut lua_State) -> Result<u64, &'static CStr> {
     Ok(1_000)
 }
 
-/// What a table can have of elements: as many as a run's memory has room for.
+/// Elements that a table can have: as many as a run's memory has room for.
 fn most_elements() -> u64 {
     (super::vm::limits().memory_bytes / ELEMENT_BYTES) as u64
 }

@@ -146,7 +146,7 @@ pub fn owe(instructions: u64) {
     }
 }
 
-/// What is owed.
+/// The debt so far.
 pub fn owed() -> u64 {
     OWED.get()
 }

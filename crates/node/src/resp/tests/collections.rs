@@ -314,7 +314,7 @@ fn sets_hashes_and_sorted_sets_do_not_tell_where_their_elements_stand() {
     }
 }
 
-/// What cannot fit is refused before it is done, and not when the limit is met: others wait meanwhile.
+/// A result that cannot fit is refused before it is done, and not when the limit is met: others wait meanwhile.
 #[test]
 fn a_result_that_cannot_fit_is_refused_at_once() {
     const MEMBERS: u64 = 2_000;

@@ -454,7 +454,7 @@ fn one_call_takes_no_longer_than_a_run() {
     }
 }
 
-/// What `sort` finds is what Lua's own comparison finds, whatever bytes are in a text.
+/// The order that `sort` finds is what Lua's own comparison finds, whatever bytes are in a text.
 #[test]
 fn texts_are_sorted_as_lua_compares_them() {
     let mut client = bounded(40_000_000, 64);

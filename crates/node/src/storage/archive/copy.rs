@@ -286,7 +286,7 @@ impl Copy<'_> {
     }
 }
 
-/// What was brought of checkpoints.
+/// The checkpoints that were brought.
 #[derive(Default)]
 struct Checkpoints {
     copied: Vec<u64>,

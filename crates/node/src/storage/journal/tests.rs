@@ -260,7 +260,7 @@ fn who_copies_the_state_goes_on_in_the_ballast() {
 /// More than a queue takes at once.
 const MUCH: usize = 5 << 20;
 
-/// What is synced in a folder that was lost meanwhile no start finds, whoever was to look for it and did not come to it.
+/// No start finds what is synced in a folder that was lost meanwhile, whoever was to look for it and did not come to it.
 #[test]
 fn a_sync_that_ends_in_a_lost_folder_tells_nothing() {
     let place = tempfile::tempdir().unwrap();

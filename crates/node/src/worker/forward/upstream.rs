@@ -6,7 +6,7 @@
 //! waited for, for a quarter of a second (`GRACE`); then nobody tells what became of the rest. Meanwhile nobody else is asked: what a client asked first takes
 //! effect first.
 //!
-//! What was refused because its leader led no more was not begun, and is asked of the next one, or run here if that is this node, in the
+//! A request that was refused because its leader led no more was not begun, and is asked of the next one, or run here if that is this node, in the
 //! order in which it came. Not if its client has had an answer to what it asked later: then it is told of the refusal.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -59,11 +59,11 @@ pub struct Upstream {
     serial: u64,
     /// Since when there is nobody to ask.
     lacks_since: Option<Nanos>,
-    /// Who is asked leads no more: until when answers are waited for.
+    /// The node that is asked leads no more: until when answers are waited for.
     leaves_at: Option<Nanos>,
-    /// What was refused because its leader led no more, in order, to be asked again.
+    /// Requests that were refused because their leader led no more, in order, to be asked again.
     again: Again,
-    /// What was to be asked again and is run here, where the engine has put it off: what its client asks next waits for it.
+    /// A request that was to be asked again and is run here, where the engine has put it off: what its client asks next waits for it.
     put_off: Vec<Place>,
     /// Requests that were refused, and are asked of nobody else.
     refused: Vec<Place>,
@@ -76,7 +76,7 @@ pub struct Upstream {
 #[derive(Default)]
 struct Again {
     requests: VecDeque<Asked>,
-    /// Who refused the last of them, and since when they wait; nobody and never before somebody looked.
+    /// The node that refused the last of them, and since when they wait; nobody and never before somebody looked.
     by: Option<NodeId>,
     since: Option<Nanos>,
     next: Nanos,
@@ -140,7 +140,7 @@ impl Upstream {
 
     /// Looks who leads; the node to hang up on, if what was asked of it must not be done any more.
     ///
-    /// What an earlier leader has not answered in time has an unknown fate. What has not left yet goes with the connection, so that nothing
+    /// A request that an earlier leader has not answered in time has an unknown fate. What has not left yet goes with the connection, so that nothing
     /// that was given up is done later than what comes next.
     pub fn look(&mut self, now: Nanos, ready: Result<(), Refusal>) -> Option<NodeId> {
         if !self.on {

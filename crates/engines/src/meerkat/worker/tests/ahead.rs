@@ -68,7 +68,7 @@ impl Timed {
         self.trio.replies.iter().find(|(_, of, _)| *of == token).map(|(.., outcome)| *outcome)
     }
 
-    /// By how much the latest proposal of a node is ahead of its clock.
+    /// How far the latest proposal of a node is ahead of its clock.
     fn ahead(&mut self, node: NodeId) -> u64 {
         let worker = self.trio.at(node);
         let last = worker.owns.all.last_key_value().map_or(Timestamp::ZERO, |(ts, _)| *ts);

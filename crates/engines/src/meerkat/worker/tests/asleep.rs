@@ -4,7 +4,7 @@ use super::*;
 
 /// Three replicas; frames take no time.
 struct Cluster {
-    /// By node and number; and when each wants its next turn.
+    /// Workers by node and number; and when each wants its next turn.
     workers: Vec<Vec<(MeerkatWorker, Nanos)>>,
     now: Nanos,
     /// How many turns were had.
@@ -91,7 +91,7 @@ impl Cluster {
     }
 }
 
-/// What nobody needs any more goes, though one worker number has nothing to do at any node, and says nothing by itself.
+/// Tombstones that nobody needs any more go, though one worker number has nothing to do at any node, and says nothing by itself.
 #[test]
 fn tombstones_go_while_a_worker_number_is_idle() {
     for durability in [Durability::Memory, Durability::Sync] {
