@@ -224,7 +224,7 @@ def scripts_that_take_their_time(at):
 
 def scripts_in_a_row(at):
     """Scripts of a quarter of a second each, many pipelined on each of several connections: nobody waits for all of them, and the lead stays."""
-    script, leader = "for i = 1, 1.2e7 do end return 1", at.leader()
+    script, leader = "for i = 1, 3.5e7 do end return 1", at.leader()
     with contextlib.ExitStack() as stack:
         wires = [stack.enter_context(Wire(at.port(), timeout=300)) for _ in range(6)]
         alone = time.monotonic()
