@@ -12,6 +12,7 @@ use highwater_engines::{CheckpointNews, CheckpointOrder, Nanos, Service};
 use super::World;
 use super::disk::{Publication, Scan};
 use super::event::Event;
+use super::node::Node;
 use crate::network::Channel;
 use crate::stage::Input;
 use crate::units::MS;
@@ -56,7 +57,7 @@ impl<L: Library> World<L> {
                         node.disk.trim(&node.disk.synced_of(released.clone()), workers);
                     }
                     node.disk.publication = Some(Publication { complete_at, engine, released, anew });
-                    let slow = self.disks.one_in(SLOW_ONE_IN);
+                    let slow = self.disks.one_in(SLOW_ONE_IN) && !self.publishes_promptly;
                     let most = if slow { SLOW_TIMEOUTS * self.election_timeout } else { STEP };
                     self.plan_checkpoint(id, number, most);
                 }
@@ -66,6 +67,18 @@ impl<L: Library> World<L> {
                 }
             }
         }
+    }
+
+    /// No publication waits for a slow disk any more, nor does one that is under way: whoever wants to see what comes of a cluster whose
+    /// faults are over says so, as to the [network](crate::network::Network::heal). Or they wait again.
+    pub fn publish_promptly(&mut self, promptly: bool) {
+        self.publishes_promptly = promptly;
+        let under_way =
+            |node: &Node| node.disk.publication.as_ref().and(node.disk.scan.as_ref()).map(|scan| scan.number);
+        let all: Vec<_> =
+            self.ids().filter_map(|id| Some((id, under_way(&self.nodes[usize::from(id.0)])?))).collect();
+        // The step that was planned finds nothing left to do.
+        all.into_iter().filter(|_| promptly).for_each(|(id, number)| self.plan_checkpoint(id, number, STEP));
     }
 
     /// It goes on after so long at most, and what each sync of the disk takes beside.

@@ -177,6 +177,8 @@ pub struct World<L: Library> {
     durable: bool,
     behind: bool,
     election_timeout: Nanos,
+    /// No publication of a checkpoint waits for a slow disk.
+    publishes_promptly: bool,
     /// Who there is, of this cluster: a bit each.
     known: u32,
     /// Which of the clusters that there were this one is.
@@ -208,6 +210,7 @@ impl<L: Library> World<L> {
             durable: engine.durability.has_disk(),
             behind: engine.durability == Durability::Async,
             election_timeout: engine.election_timeout,
+            publishes_promptly: false,
             orders: Vec::new(),
             cluster: 0,
             known: ((1u64 << options.nodes) - 1) as u32,
