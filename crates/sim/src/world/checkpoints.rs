@@ -36,16 +36,6 @@ impl<L: Library> World<L> {
         }
     }
 
-    /// An operator wants a checkpoint of a node that is up.
-    pub fn ask_for_checkpoint(&mut self, id: NodeId) {
-        self.tell_of_checkpoint(id, CheckpointNews::Wanted);
-    }
-
-    /// How many checkpoints a node's machine has begun to scan its store for.
-    pub fn checkpoints_begun(&self, id: NodeId) -> u64 {
-        self.nodes[id.0 as usize].disk.scans
-    }
-
     /// What a controller wants done about a checkpoint.
     pub(super) fn take_orders(&mut self, id: NodeId, orders: Vec<CheckpointOrder>) {
         for order in orders {
@@ -59,7 +49,6 @@ impl<L: Library> World<L> {
                     let newest = Default::default();
                     let of = Arc::downgrade(&store);
                     node.disk.publication = None;
-                    node.disk.scans += 1;
                     node.disk.scan = Some(Scan { number, of, floor, parts, chunks: Vec::new(), newest });
                     self.plan_checkpoint(id, number, STEP);
                 }

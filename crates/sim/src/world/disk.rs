@@ -59,8 +59,6 @@ pub(super) struct Disk {
     pub hung: bool,
     /// Whoever writes its checkpoints stands still.
     pub holds_checkpoints: bool,
-    /// Scans that were begun for a checkpoint.
-    pub scans: u64,
     /// Ends of syncs, and steps of checkpoints, that would have been told meanwhile.
     pub untold: Vec<Event>,
     /// The next sync fails.
