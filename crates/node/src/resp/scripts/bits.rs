@@ -24,7 +24,7 @@ pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
         bit.raw_set(
             name,
             lua.create_function(move |lua, args: MultiValue| {
-                of.budget.charge_arguments(&args)?;
+                of.budget.charge_numbers(&args)?;
                 let first = argument(lua, &args, 0, name)?;
                 (1..args.len()).try_fold(first, |bits, at| Ok(apply(bits, argument(lua, &args, at, name)?)))
             })?,

@@ -85,6 +85,10 @@ pub struct Budget {
     spent: Cell<Option<Spent>>,
 }
 
+fn bytes_of(args: &MultiValue) -> usize {
+    args.iter().filter_map(Value::as_string).map(|text| text.as_bytes().len()).sum()
+}
+
 impl Budget {
     /// A run begins on the machine with this state: from here on it is charged.
     pub fn begin(&self, lua: &Lua, state: *mut mlua::ffi::lua_State, limits: Limits) -> mlua::Result<()> {
@@ -145,19 +149,26 @@ impl Budget {
         self.check(bytes > LONG_BYTES)
     }
 
-    /// The same for what a function that takes any number of arguments does with them: each of its texts may be copied, or read as a number,
-    /// and a few MB of memory can be thousands of arguments of so many MB.
+    /// The same for a function that takes any number of arguments, and copies its texts: a few MB of memory can be thousands of arguments of so
+    /// many MB.
     ///
     /// # Errors
     /// That the run is over, or that they are longer together than the memory that it may have.
     pub fn charge_arguments(&self, args: &MultiValue) -> mlua::Result<()> {
-        let bytes: usize = args.iter().filter_map(Value::as_string).map(|text| text.as_bytes().len()).sum();
-        self.charge_each_byte(bytes)?;
+        let bytes = bytes_of(args);
+        self.charge_bytes(bytes)?;
         if bytes > self.limits.get().memory_bytes {
-            Err(mlua::Error::MemoryError("not enough memory".into()))
-        } else {
-            Ok(())
+            return Err(mlua::Error::MemoryError("not enough memory".into()));
         }
+        Ok(())
+    }
+
+    /// The same for one that reads them as numbers, byte by byte.
+    ///
+    /// # Errors
+    /// That the run is over.
+    pub fn charge_numbers(&self, args: &MultiValue) -> mlua::Result<()> {
+        self.charge_each_byte(bytes_of(args))
     }
 
     fn take(&self, instructions: u64) {

@@ -23,7 +23,7 @@ pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
         lua.create_function(move |lua, args: MultiValue| {
             let format = string(lua, &args, 0, "pack")?;
             of.budget.charge_bytes(format.as_bytes().len() * 64)?;
-            of.budget.charge_arguments(&args)?;
+            of.budget.charge_numbers(&args)?;
             let packed = pack(lua, &args, &format)?;
             of.budget.charge_each_byte(packed.len())?;
             lua.create_string(packed)
