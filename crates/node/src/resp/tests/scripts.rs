@@ -438,7 +438,6 @@ fn one_call_takes_no_longer_than_a_run() {
         format!("{zeros} for i = 1001, 1100 do t[i] = s end table.sort(t) return 'sorted'"),
         format!("{blanks} table.sort(t, function(a, b) return tonumber(a) < tonumber(b) end)"),
         format!("{blanks} table.sort(t, math.fmod)"),
-        format!("{blanks} table.foreachi(t, function(i, s) return nil, s + 0 end)"),
         "local t = {} for i = 1, 1000 do t['x' .. i] = 10 end local T = {} for i = 1, 100 do T[{[t] = tonumber}] = table.foreach end local U = {} for i = 1, 10000 do U[{[T] = table.foreach}] = table.foreach end table.foreach(U, table.foreach) return 1".into(),
         "local t = {1, 1, 1, 1} for i = 1, 33 do t['x' .. i] = 1 end local k = 5 while k <= 2^28 do t[k] = 1 k = k * 2 end table.remove(t, 1) return 1".into(),
         "local t = {1, 1, 1, 1} for i = 1, 33 do t['x' .. i] = 1 end local k = 5 while k <= 2^28 do t[k] = 1 k = k * 2 end table.insert(t, 1, 1) return 1".into(),
