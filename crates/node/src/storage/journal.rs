@@ -59,6 +59,8 @@ pub struct JournalThread<D: Disk> {
     starved: Option<JournalError>,
     /// What the queues know of the journal's files.
     told: Option<Files>,
+    /// Something was synced and not told, for the folder was lost.
+    untold: bool,
 }
 
 impl<D: Disk> JournalThread<D> {
@@ -80,6 +82,7 @@ impl<D: Disk> JournalThread<D> {
             sync_at,
             starved: None,
             told: None,
+            untold: false,
         }
     }
 
@@ -131,7 +134,8 @@ impl<D: Disk> JournalThread<D> {
             }
             if self.journal.unsynced_bytes() == 0 {
                 // What stood still for a folder that was lost goes on; what was synced meanwhile is where a start finds it.
-                if self.queues.set_full(false) {
+                self.queues.set_full(false);
+                if std::mem::take(&mut self.untold) {
                     self.queues.publish(self.journal.synced());
                 }
             }
@@ -165,6 +169,7 @@ impl<D: Disk> JournalThread<D> {
             }
             // The folder may have gone while it was synced, which may take long; whoever looks may have been kept from it.
             if synced.is_ok() && !self.has_its_folder() {
+                self.untold = true;
                 continue;
             }
             self.queues.publish(self.journal.synced());
