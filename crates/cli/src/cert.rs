@@ -91,7 +91,7 @@ fn make_node(folder: &Folder, id: u8, cluster: &str, hosts: &[String]) -> Result
     sign(folder, &format!("node-{id}"), &names(id, cluster, hosts), &uses)
 }
 
-/// Whom a node's certificate is for: its own machine, the hosts that were named, and the node.
+/// The names that a node's certificate is for: its own machine, the hosts that were named, and the node.
 fn names(id: u8, cluster: &str, hosts: &[String]) -> Vec<String> {
     let mut names = vec!["localhost".to_string(), "127.0.0.1".into()];
     names.extend(hosts.iter().cloned());

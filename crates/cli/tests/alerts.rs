@@ -1,7 +1,7 @@
 //! The alert rules of docs/operations/highwater.rules.yml against what real nodes export: every metric and label that a rule names
 //! exists, and the rules that wake people fire when nobody serves, and only then.
 //!
-//! Where `promtool` is installed, Prometheus's own evaluation of all rules is compared, too.
+//! If `promtool` is installed, Prometheus's own evaluation of all rules is compared, too.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -47,7 +47,7 @@ fn rules() -> Vec<Rule> {
     rules
 }
 
-/// What a node exports, read as Prometheus reads it, with the labels of its scrape; nothing of one that is down.
+/// The exports of a node, read as Prometheus reads them, with the labels of its scrape; nothing of one that is down.
 fn scrape(cluster: &Cluster, node: usize) -> Samples {
     let page = get(cluster.admin_port(node), "/metrics", &[]).filter(|answer| answer.status == 200);
     let scraped = [("job", "highwater"), ("instance", &format!("node-{node}"))];
@@ -73,7 +73,7 @@ fn await_all(cluster: &Cluster, what: &str, is: impl Fn(&Samples) -> bool) -> Sa
     }
 }
 
-/// What fires at once, of the rules that are no more than comparisons; all that wake people are.
+/// The rules that fire at once, of those that are no more than comparisons; all that wake people are.
 fn firing(samples: &Samples) -> BTreeSet<String> {
     let fires = |rule: &Rule| match promql::eval(&rule.expr, samples) {
         Ok(found) => !found.is_empty(),

@@ -1,4 +1,4 @@
-//! What an unlucky operator meets: strangers at the doors, no descriptors, no threads, folders that are gone or somebody else's, signals at
+//! Tests of all that an unlucky operator meets: strangers at the doors, no descriptors, no threads, folders that are gone or somebody else's, signals at
 //! the wrong moment, names that are no text. Each is said in words, and costs no more than it must.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -178,7 +178,7 @@ fn strangers_who_say_nothing_leave_the_journal_its_descriptors_with_1024() {
     strangers_do_no_harm(1024, |_| Vec::new());
 }
 
-/// Where a handshake of TLS is waited for, too.
+/// The same with a handshake of TLS that is waited for.
 #[test]
 fn strangers_who_say_nothing_leave_the_journal_its_descriptors_with_tls() {
     let dir = tempfile::tempdir().unwrap();
@@ -643,7 +643,7 @@ fn what_is_no_text_is_ignored_or_refused_in_words() {
 
 // ---- threads ----
 
-/// Where there was no room for a thread the process ended with a panic, a backtrace and SIGABRT.
+/// Without room for a thread the process ended with a panic, a backtrace and SIGABRT.
 #[test]
 fn without_room_for_threads_a_node_does_not_start_and_says_so_in_a_line() {
     if !rustix::process::geteuid().is_root() {

@@ -87,7 +87,7 @@ impl Progress {
     }
 }
 
-/// What the transactions of a worker have done, one after another.
+/// The work of a worker's transactions, one after another.
 #[derive(Clone, Debug)]
 pub struct Work {
     /// Rows of the open transaction, or else of the last one.

@@ -176,7 +176,7 @@ impl<P: Procedures> Builder<P> {
         Ok(Hosted { tables, procedures: self.procedures.clone() })
     }
 
-    /// What closures and procedures may ask for.
+    /// The tables that closures and procedures may ask for.
     fn catalogue(&self) -> Catalogue {
         let catalogue = Catalogue::of(self.tables.clone());
         catalogue.share();

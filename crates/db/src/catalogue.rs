@@ -21,7 +21,7 @@ use crate::keys::Key;
 use crate::tables::{FIRST_TABLE, Index, Table};
 use crate::values::Value;
 
-/// Where the rows are: the last of the places that the product's own tables leave free. Keys are numbers of tables.
+/// The table that has the rows: the last of the places that the product's own tables leave free. Keys are numbers of tables.
 pub const CATALOGUE: TableId = TableId(FIRST_TABLE - 1);
 
 /// As the store describes it.
@@ -35,14 +35,14 @@ pub struct Entry {
     pub number: u8,
     /// As the store describes it.
     pub spec: TableSpec,
-    /// Of keys, values and index.
+    /// The kinds of keys, values and index.
     types: TypeId,
     /// As people read it, and as the row has it.
     shape: String,
 }
 
 impl Entry {
-    /// What a program says of a table.
+    /// A program's word on a table.
     pub fn of<K: Key, V: Value, I: Index>(table: Table<K, V, I>) -> Entry {
         Entry {
             number: table.number(),
@@ -72,16 +72,16 @@ fn shape<K: Key, V: Value, I: Index>(table: Table<K, V, I>) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct Catalogue(Vec<Vec<Entry>>);
 
-/// What any database of this process was told.
+/// All that any database of this process was told.
 static KNOWN: RwLock<Option<Arc<Catalogue>>> = RwLock::new(None);
 
 impl Catalogue {
-    /// Of one program, in the order of their numbers.
+    /// The tables of one program, in the order of their numbers.
     pub fn of(entries: Vec<Entry>) -> Catalogue {
         Catalogue(entries.into_iter().map(|entry| vec![entry]).collect())
     }
 
-    /// What any database of this process was told.
+    /// All that any database of this process was told.
     pub fn known() -> Arc<Catalogue> {
         KNOWN.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
     }

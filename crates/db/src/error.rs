@@ -4,7 +4,7 @@ use std::fmt;
 
 use highwater_core::Outcome;
 
-/// What is said of code that ended with [`Abort::BadRequest`](highwater_core::Abort::BadRequest) and wrote no reply.
+/// The words on code that ended with [`Abort::BadRequest`](highwater_core::Abort::BadRequest) and wrote no reply.
 const NO_REASON: &str = "its code gave no reason: it returned Abort::BadRequest, or asked the store for a table that there is not";
 
 /// Why a transaction did not commit, or why it is not known whether it did.

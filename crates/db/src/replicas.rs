@@ -65,7 +65,7 @@ pub struct Replicas {
     engine: EngineKind,
     procedures: Vec<String>,
     tables: Arc<Catalogue>,
-    /// What was written is known to be of these tables.
+    /// Rows that were written are known to be of these tables.
     agreed: AtomicBool,
 }
 

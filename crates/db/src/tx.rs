@@ -56,7 +56,7 @@ impl<T: Transaction> Raw for T {
     }
 }
 
-/// What of a transaction only reads. Every method may say that it cannot go on ([`Abort`]): pass that on with `?`. (Code that does not is
+/// The part of a transaction that only reads. Every method may say that it cannot go on ([`Abort`]): pass that on with `?`. (Code that does not is
 /// ended all the same.) What it may see of others': [`Transaction`].
 ///
 /// Code that takes `&mut ReadTx<'_>` serves both [`Database::read`](crate::Database::read) and, because a [`Tx`] is one, transactions that
@@ -235,7 +235,7 @@ impl ReadTx<'_> {
         result
     }
 
-    /// Of a table that there is.
+    /// The place of a table that there is.
     fn encode_key<K: Key, V: Value, I: Index>(&mut self, table: Table<K, V, I>, key: &K::Ask) {
         self.tables.check(table);
         self.key.clear();

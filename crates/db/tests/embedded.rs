@@ -306,7 +306,7 @@ fn count_of(tx: &mut ReadTx<'_>, counter: u64) -> Result<u64, Abort> {
 
 const FORGOTTEN: Table<u64, u64> = Table::ordered(7, "forgotten");
 
-/// What a transaction failed for.
+/// The reason that a transaction failed for.
 fn why<T: std::fmt::Debug>(ended: Result<T, Error>) -> String {
     match ended {
         Err(Error::Failed(why)) => why,

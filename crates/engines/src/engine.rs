@@ -35,7 +35,7 @@ pub trait Engine {
     /// A fresh replica: `library`'s tables, empty, and its procedures.
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica;
 
-    /// Whom a client should ask: of those that lead by their own account the one of the latest epoch; where none leads, of those that serve.
+    /// The node that a client should ask: of those that lead by their own account the one of the latest epoch; where none leads, of those that serve.
     fn serving(statuses: &[Option<Status>]) -> Option<NodeId> {
         let counts = if Self::ABILITIES.leaderless { Status::serves } else { Status::leads };
         let serving = statuses.iter().flatten().filter(|status| counts(status));

@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Who serves alone, after turns enough.
+    /// The replica that serves alone, after turns enough.
     fn serving(kind: EngineKind, workers: u16) -> (Replica, Nanos) {
         let options = Options::new(NodeId(0), 1, workers, Incarnation(1));
         let mut replica = build(kind, options, &Stumbles, Arc::new(Clock::counter()));

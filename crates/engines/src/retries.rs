@@ -5,7 +5,7 @@
 //! [`ATTEMPTS_IN_A_ROW`], and then waits for the next turn, in which the worker also hears its peers, its clients and its
 //! operator.
 //!
-//! What waits here has no place in the order of transactions, and those that wait overtake each other. So whoever put one in is told
+//! A request that waits here has no place in the order of transactions, and those that wait overtake each other. So whoever put one in is told
 //! ([`Taken::PutOff`]), and hands in no later request of the same client before that one is answered.
 
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What scripts do.
+//! Calls that scripts make.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ pub const MAX_OPERATORS: u64 = 256;
 /// At least so many of either.
 const FEWEST: u64 = 2;
 
-/// Who may have how many.
+/// The shares: who may have how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     /// Clients of each worker; at the peer port as many again, where the engine has clients that coordinate.
@@ -28,7 +28,7 @@ pub struct Shares {
     pub operators: usize,
     /// The limit that this is of; `None`: there is none.
     limit: Option<u64>,
-    /// What the node needs before anybody is let in.
+    /// Descriptors that the node needs before anybody is let in.
     needed: u64,
 }
 
@@ -40,7 +40,7 @@ pub fn raise_limit() {
 }
 
 impl Shares {
-    /// Of the process's limit.
+    /// The process's limit.
     pub fn of(config: &Config) -> Shares {
         Shares::under(getrlimit(Resource::Nofile).current, config)
     }

@@ -1,4 +1,4 @@
-//! Where this node listens: its own addresses of the configuration, looked up.
+//! The doors of this node: its own addresses of the configuration, looked up.
 //!
 //! An orchestrator may start a node before the DNS knows the node's name. Others' names are looked up again until they are known
 //! ([`transport`](crate::transport)); a node's own is waited for, because without it there is nothing to listen at.

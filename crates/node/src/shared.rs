@@ -45,7 +45,7 @@ pub struct Shared {
     pub control: LetterBox<ControlLetter>,
     /// The store's memory, kept ahead of need.
     pub provisions: Provisions,
-    /// What compiles modules.
+    /// The compiler of modules.
     pub compiler: Arc<Compiler>,
     /// The admin port's.
     pub admin: LetterBox<AdminLetter>,
@@ -195,7 +195,7 @@ impl Shared {
         })
     }
 
-    /// What the replica stores its data in.
+    /// The store that the replica keeps its data in.
     pub fn set_store(&self, store: &Arc<Store>) {
         let _known = self.tables.set(store.schema().iter().map(|(_, table)| table.name).collect());
         let _known = self.store.set(Arc::downgrade(store));

@@ -1,4 +1,4 @@
-//! What a node tells who has subscribed: `+switch-master`, when another one leads.
+//! Tests of what a node tells subscribers: `+switch-master`, when another one leads.
 
 #![allow(clippy::unwrap_used, reason = "helpers may unwrap as tests do")]
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 use highwater_node::config::Io;
 use trio::{Client, Reply, Trio, until};
 
-/// What a connection asks first, in each state that it may begin in.
+/// The first questions of a connection, in each state that it may begin in.
 const FIRST: [&[&str]; 7] = [
     &["PING"],
     &["HELLO", "3"],

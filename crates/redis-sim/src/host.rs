@@ -39,7 +39,7 @@ struct Line {
     unread: Vec<u8>,
     /// What the client asks at the moment, if it is one of those that are judged in order.
     op: Option<Op>,
-    /// What it has asked behind that, without waiting.
+    /// Commands that it has asked behind that, without waiting.
     behind: VecDeque<Op>,
     /// Requests of it that the engine has.
     under_way: u32,
@@ -50,7 +50,7 @@ struct Line {
 }
 
 impl Line {
-    /// Of a command the engine has heard, or refused it. One that waits for data is asked again, and has none behind it.
+    /// The engine has heard the command, or refused it. One that waits for data is asked again, and has none behind it.
     fn next_op(&mut self) {
         if let Some(next) = self.behind.pop_front() {
             self.op = Some(next);
@@ -77,7 +77,7 @@ pub struct Host {
     left_behind: u32,
     /// Clients that ever waited for data here.
     waited: u64,
-    /// What time it was last.
+    /// The time of the last look.
     unix_ms: u64,
 }
 

@@ -108,7 +108,7 @@ fn real_time(done: &[(Timestamp, Nanos, &str, &Record)]) -> Result<(), String> {
     Ok(())
 }
 
-/// Of one connection's commands a later one takes effect behind an earlier one, answered or not: if it writes it has a later moment, and if
+/// A later one of one connection's commands takes effect behind an earlier one, answered or not: if it writes it has a later moment, and if
 /// it looks at the same key it has none before. (One that only looks at another key may be of a moment before what was written last.)
 fn in_line(records: &[Record]) -> Result<(), String> {
     let mut latest: BTreeMap<u64, Vec<(Timestamp, &Record)>> = BTreeMap::new();
@@ -185,7 +185,7 @@ fn follow(
     Ok(true)
 }
 
-/// What a command makes of a state, if what it answers there is what it answered; else what that would be.
+/// The state that a command leads to, if what it answers there is what it answered; else what that would be.
 fn step(mut state: State, record: &Record, reply: &str) -> Result<State, String> {
     let answer = record.op.run(&mut state, record.unix_ms);
     if record.op == Op::Sweep || answer == reply { Ok(state) } else { Err(answer) }
@@ -291,7 +291,7 @@ mod tests {
         assert!(judge(&in_one_line(&[first, stale])).unwrap_err().contains("the same connection"));
     }
 
-    /// What only looks, or finds nothing to do, has the moment of the write that it saw; it may have been asked for first, and put off.
+    /// A command that only looks, or finds nothing to do, has the moment of the write that it saw; it may have been asked for first, and put off.
     #[test]
     fn of_one_moment_what_wrote_comes_first() {
         let there = done(get(), 100, (0, 9), 1, "$1\r\nv\r\n");

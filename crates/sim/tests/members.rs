@@ -138,7 +138,7 @@ fn members_with_disks_come_and_go_under_faults() {
     (first..first + seeds).for_each(|seed| story(seed, founders_are_three_with_disks, 30_000 * MS));
 }
 
-/// Who had copied the state was seconds behind with its checkpoint, and counted as not converged: its disk published one of the store before,
+/// A replica that had copied the state was seconds behind with its checkpoint, and counted as not converged: its disk published one of the store before,
 /// or failed after it had taken its time, and then was slow again.
 #[test]
 fn who_copied_behind_slow_disks_has_its_checkpoint_soon_after_they_are_well() {

@@ -95,7 +95,7 @@ impl SnapshotTx {
         self.snapshot = None;
     }
 
-    /// What each of its transactions does, and how much one may: whoever runs one has it [begin](Work::begin).
+    /// The work of each of its transactions, and how much one may: whoever runs one has it [begin](Work::begin).
     #[inline]
     pub fn work(&mut self) -> &mut Work {
         &mut self.work

@@ -9,7 +9,7 @@ use crate::{audit, bank, retwis, tables, tpcc, ycsb, ycsb_t};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AllWorkloads;
 
-/// What the names of the procedures here begin with, and no others should.
+/// The word that the names of the procedures here begin with, and no others should.
 const FAMILIES: [&str; 6] = ["audit.", "tpcc.", "ycsb.", "bank.", "ycsb-t.", "retwis."];
 
 /// Whether a procedure of this name is one of a benchmark.

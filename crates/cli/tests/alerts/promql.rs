@@ -135,7 +135,7 @@ pub fn selectors(expr: &str) -> Vec<Selector> {
     starts.map(|(at, _)| Selector::read(&expr[at..]).unwrap().0).collect()
 }
 
-/// What an expression yields; an error if it is more than this knows.
+/// The values that an expression yields; an error if it is more than this knows.
 pub fn eval(expr: &str, samples: &Samples) -> Result<Vec<Sample>, String> {
     let Some((left, right)) = expr.split_once(" unless on (") else { return vector(expr, samples) };
     let (label, right) = right.split_once(") ").ok_or("no vector behind unless")?;

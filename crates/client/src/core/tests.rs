@@ -209,7 +209,7 @@ fn a_stamp_that_will_not_do_goes_back_and_one_that_came_twice_does_not() {
     assert!(matches!(bench.sent()[..], [(0, Ask::Return { ts: Timestamp(60), .. })]));
 }
 
-/// What an attempt has read it read as of the earliest of all its answers; another attempt begins anew.
+/// An attempt read what it has read as of the earliest of all its answers; another attempt begins anew.
 #[test]
 fn an_attempt_is_as_of_its_earliest_read() {
     let mut bench = Bench::new();

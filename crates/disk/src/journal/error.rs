@@ -20,7 +20,7 @@ pub enum JournalError {
     NoDescriptor {
         /// Which file.
         file: String,
-        /// What was to be done.
+        /// The step that was to be done.
         what: &'static str,
         /// The system's words.
         error: String,

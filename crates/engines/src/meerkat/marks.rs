@@ -174,7 +174,7 @@ pub struct Linger {
 }
 
 impl Linger {
-    /// What was over everywhere for `every` at least; `over`: what is now.
+    /// Transactions that were over everywhere for `every` at least; `over`: what is now.
     pub fn look(&mut self, now: Nanos, every: Nanos, over: impl FnOnce() -> Timestamp) -> Timestamp {
         if now >= self.next {
             (self.long, self.seen, self.next) = (self.seen, over(), now + every);
@@ -191,7 +191,7 @@ impl Linger {
 /// All marks of a replica, shared by its workers.
 pub struct Marks {
     slots: Box<[Slot]>,
-    /// By slot: the latest tombstone of its keys that was collected.
+    /// The latest tombstone by slot of its keys that was collected.
     gone: Box<[AtomicU64]>,
     ranges: Box<[Option<RangeMarks>]>,
 }

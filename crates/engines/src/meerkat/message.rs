@@ -63,7 +63,7 @@ pub enum About {
         view: u32,
         /// To commit.
         commit: bool,
-        /// Of a view above 0, for those who promised it without: who accepts that it commits has what it writes.
+        /// For a view above 0, for those who promised it without: who accepts that it commits has what it writes.
         payload: Option<Payload>,
     },
     /// The answer: it is accepted.

@@ -172,7 +172,7 @@ impl Outcomes {
         self.bytes + (self.log.len() * RECORD_BYTES).saturating_sub(FREE_BYTES)
     }
 
-    /// Who but `me` has heard least, and keeps outcomes from being forgotten: nobody, if all others have heard everything, or as much as is on this
+    /// The node but `me` that has heard least, and keeps outcomes from being forgotten: nobody, if all others have heard everything, or as much as is on this
     /// node's own disk, which then is what everything waits for.
     pub fn slowest(&self, me: NodeId) -> Option<NodeId> {
         let heard = |node: &NodeId| self.cursors.get(node).map(|cursor| cursor.heard);

@@ -12,7 +12,7 @@
 //!
 //! *As of*: before the first of these was read, everything that committed at or below was installed where that was. So of each key there is no
 //! write between the version that was read and this, and where there was no trace there is none: tombstones that old may be gone.
-//! What was read is the newest if nothing was written later than the larger of the two, and before the transaction's own timestamp.
+//! A value that was read is the newest if nothing was written later than the larger of the two, and before the transaction's own timestamp.
 
 use std::ops::Bound;
 
@@ -99,7 +99,7 @@ const SOUND: &str = "a payload was looked at when it came";
 const AS_OF: u32 = 1 << 31;
 
 impl Payload {
-    /// Of a transaction that has ended: as of when it read, its sections, and its writes in wire form.
+    /// The payload of a transaction that has ended: as of when it read, its sections, and its writes in wire form.
     pub fn build(
         as_of: Timestamp,
         (reads, read_count): (&[u8], u64),
@@ -243,7 +243,7 @@ pub fn put_version(out: &mut Vec<u8>, version: Timestamp, deleted: bool) {
     out.extend_from_slice(&(version.0 | bit).to_le_bytes());
 }
 
-/// Where its sections begin, and where they end.
+/// The places where its sections begin and end.
 fn ends(word: u32) -> (usize, usize) {
     (if word & AS_OF == 0 { 4 } else { 12 }, (word & !AS_OF) as usize)
 }

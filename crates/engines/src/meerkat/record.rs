@@ -106,7 +106,7 @@ pub struct Records {
     of: BTreeMap<NodeId, BTreeMap<Timestamp, Record>>,
     /// In the order in which they were first heard of.
     arrived: VecDeque<(Nanos, NodeId, Timestamp)>,
-    /// By the coordinator's node: up to here all was over everywhere when that was looked at last.
+    /// Up to here, by the coordinator's node, all was over everywhere when that was looked at last.
     closed: BTreeMap<NodeId, Timestamp>,
     turns: Turns,
     bytes: u64,

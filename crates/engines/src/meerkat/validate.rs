@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// What writes a key, or deletes it.
+    /// The transaction that writes a key, or deletes it.
     fn write(ts: u64, puts: bool) -> Payload {
         let mut writer = TxWriter::new(Vec::new());
         writer.begin();

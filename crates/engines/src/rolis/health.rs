@@ -26,7 +26,7 @@ use crate::sync::Ordering;
 
 /// A turn overdue for so many election timeouts: the worker is stuck.
 pub const STUCK: u64 = 4;
-/// What executes and shows no step is in time for so many.
+/// A worker that executes and shows no step is in time for so many.
 pub const LONG_EXECUTION: u64 = 16;
 /// Behind what has been executing for so many nothing further is executed before the worker's turn has ended: others wait, too.
 const PAUSE: u64 = 4;

@@ -95,7 +95,7 @@ impl Pulse {
         self.progress.end(since);
     }
 
-    /// Where its transactions show that they go on.
+    /// The word in which its transactions show that they go on.
     pub fn progress(&self) -> Arc<Progress> {
         self.progress.clone()
     }

@@ -51,13 +51,13 @@ pub struct Session {
     pub owner: Owner,
 }
 
-/// Whom a session belongs to, as the host tells its users apart: a number that is a user's as long as the user is there, and that two of them
+/// The user whom a session belongs to, as the host tells its users apart: a number that is a user's as long as the user is there, and that two of them
 /// hardly share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u32);
 
 impl Owner {
-    /// Of sessions that belong to nobody: whoever knows such a one's id uses it.
+    /// The owner of sessions that belong to nobody: whoever knows such a one's id uses it.
     pub const NOBODY: Owner = Owner(0);
 }
 
@@ -72,7 +72,7 @@ pub enum Freshness {
     Since(Timestamp),
 }
 
-/// What became of a request that a worker took.
+/// The fate of a request that a worker took.
 ///
 /// A host that wants one client's requests to take effect in the order in which they came submits no later one of that client while one
 /// is put off.

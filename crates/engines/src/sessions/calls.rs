@@ -21,18 +21,18 @@ pub(super) const UNSEEN: u64 = u64::MAX;
 /// How many sessions may be open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Most {
-    /// Of all owners together.
+    /// The sessions of all owners together.
     pub of_all: u64,
-    /// Of each; nobody's are not counted.
+    /// The sessions of each; nobody's are not counted.
     pub of_each: u64,
 }
 
 /// As many sessions are open as may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TooMany {
-    /// Of all owners together.
+    /// The sessions of all owners together.
     OfAll,
-    /// Of this one.
+    /// The sessions of this one.
     OfOwner,
 }
 

@@ -61,7 +61,7 @@ impl Kept {
 /// A session's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record<'a> {
-    /// What the sessions' clock showed when it was last written, its lower half.
+    /// The time that the sessions' clock showed when it was last written, its lower half.
     pub clock: u32,
     /// Whose session it is.
     pub owner: Owner,
@@ -122,7 +122,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// What the sessions' clock shows: its lower half, which does for 2^31 ticks.
+/// The time that the sessions' clock shows: its lower half, which does for 2^31 ticks.
 pub(super) fn clock<T: Transaction>(tx: &mut T, table: TableId) -> Result<u32, Abort> {
     numbers::<1, T>(tx, table, CLOCK).map(|[clock]| clock as u32)
 }

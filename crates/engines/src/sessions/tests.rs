@@ -226,7 +226,7 @@ fn an_end_without_writes_is_kept_too() {
     assert_eq!(alone.once((id, 8), ADD, &[9]), (COMMITTED, vec![2]));
 }
 
-/// What a node gets ready takes no number: the same one is asked again, and runs.
+/// A block that a node gets ready takes no number: the same one is asked again, and runs.
 #[test]
 fn what_was_not_ready_is_no_end() {
     let mut alone = Alone::new();

@@ -420,7 +420,7 @@ pub struct DiskReport {
     pub ballast: u64,
     /// Bytes that should be.
     pub ballast_wanted: u64,
-    /// What is wrong with the files besides want of room: they are not where a later start finds them, or cannot be opened.
+    /// The trouble with the files besides want of room: they are not where a later start finds them, or cannot be opened.
     #[serde(default)]
     pub trouble: Option<String>,
 }

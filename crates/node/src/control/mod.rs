@@ -76,7 +76,7 @@ pub struct Setup {
     pub directory: Arc<Directory>,
     /// Where the others call.
     pub peer_listener: TcpListener,
-    /// What this node's own config says of it.
+    /// The word of this node's own config on it.
     pub own: NodeConfig,
     /// How many may call at a time who have not said who they are.
     pub callers: usize,
@@ -112,9 +112,9 @@ pub struct ControlThread {
     outgoing: Outgoing,
     accounts: Accounts,
     newcomers: Newcomers,
-    /// What was said of that last.
+    /// The last word that was said of that.
     misplaced: Option<String>,
-    /// What this node's own config says of it.
+    /// The word of this node's own config on it.
     own: NodeConfig,
     directory: Arc<Directory>,
     /// No connection leaves this thread whose other side has not shown a certificate.

@@ -1,4 +1,4 @@
-//! Where nodes say that they are found, and where operators say so of nodes that are to become members. A node that was let in at addresses
+//! The addresses at which nodes say that they are found, and where operators say so of nodes that are to become members. A node that was let in at addresses
 //! where nobody is would be told to clients; so an order that the node itself contradicts is refused, and withdrawn.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use crate::roster::Roster;
 /// See the module.
 #[derive(Default)]
 pub struct Newcomers {
-    /// By each node's own config, as it said when it connected last.
+    /// The word of each node's own config, as it said when it connected last.
     said: BTreeMap<NodeId, NodeConfig>,
     /// Operators know better.
     as_given: BTreeSet<NodeId>,

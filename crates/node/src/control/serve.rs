@@ -32,7 +32,7 @@ pub struct Context<'a> {
     pub loads: &'a mut Loads,
     /// Nodes that this one cannot work with, and why.
     pub refusals: Vec<String>,
-    /// Where other nodes say that they are found.
+    /// The addresses at which other nodes say that they are found.
     pub newcomers: &'a mut Newcomers,
 }
 

@@ -16,7 +16,7 @@ enum Letter {
     End(SyncSender<()>),
 }
 
-/// Where lines are put. One that finds no room is dropped: nobody waits for whoever reads them.
+/// A place where lines are put. One that finds no room is dropped: nobody waits for whoever reads them.
 #[derive(Clone)]
 pub struct Lines(SyncSender<Letter>);
 

@@ -9,7 +9,7 @@ use crate::clock::unix_ms;
 
 /// Events that are kept; older ones are forgotten.
 pub const MOST_EVENTS: usize = 256;
-/// What an event says of a node that leads and refuses clients' requests.
+/// The words of an event on a node that leads and refuses clients' requests.
 pub const STALLED: &str = "stalled: refuses requests";
 /// Longest text of one.
 const MAX_TEXT_BYTES: usize = 256;

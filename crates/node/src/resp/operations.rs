@@ -45,7 +45,7 @@ pub trait Operations: Send + Sync {
     fn sockets(&self) -> &'static str;
     /// What was ever counted of each command, by its [number](super::acl::ids::Named::id).
     fn commands(&self) -> Vec<CommandCounts>;
-    /// What `INFO` tells of the host.
+    /// The figures that `INFO` tells of the host.
     fn figures(&self) -> Figures;
     /// The keys with most conflicts, the hottest first.
     fn hot_keys(&self) -> Vec<HotKey>;
@@ -53,7 +53,7 @@ pub trait Operations: Send + Sync {
     fn reset_hot_keys(&self);
 }
 
-/// What a host knows of itself.
+/// A host's knowledge of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Keys that this node's sweep has removed because they had expired, since the process began.

@@ -202,7 +202,7 @@ impl<'a> Step<'a> {
         Ok(Step::Command { opcode, args: Args::decode(reader)?, user })
     }
 
-    /// What stands in front of a command that asks who runs it.
+    /// The word in front of a command that asks who runs it.
     pub fn encode_user(user: &[u8], out: &mut Vec<u8>) {
         out.push(USER);
         put_bytes(out, user);

@@ -16,7 +16,7 @@ pub const SWITCHED: &[u8] = b"+switch-master";
 /// Bytes of the names that one connection subscribes to.
 const MOST_BYTES: usize = 4096;
 
-/// What is subscribed to.
+/// The channels and patterns that are subscribed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A channel by its name.

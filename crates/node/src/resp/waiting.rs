@@ -127,7 +127,7 @@ impl Waiting {
         self.wake_first(self.lock(), keys);
     }
 
-    /// What everybody in this line waits for is there for all of them.
+    /// The thing that everybody in this line waits for is there for all of them.
     pub fn wake_line(&self, key: &[u8]) {
         let mut lines = self.lock();
         let line: Vec<u64> = lines.by_key.get(key).into_iter().flatten().copied().collect();

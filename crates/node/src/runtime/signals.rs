@@ -18,7 +18,7 @@ pub enum Signals {
     Leave,
 }
 
-/// What signals have asked for.
+/// The wishes that signals have brought.
 pub(super) struct Asked {
     /// The process is to end.
     pub ends: Arc<AtomicBool>,

@@ -305,7 +305,7 @@ fn hold(file: &File, path: &Path) -> io::Result<()> {
     if identity_of(&held) == identity_of(&named) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
 }
 
-/// What no two files that are there have in common.
+/// The number that no two files that are there have in common.
 fn identity_of(file: &fs::Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }

@@ -57,7 +57,7 @@ pub struct JournalThread<D: Disk> {
     sync_at: Option<Instant>,
     /// No descriptor was left for a file that is needed.
     starved: Option<JournalError>,
-    /// What the queues know of the journal's files.
+    /// The queues' knowledge of the journal's files.
     told: Option<Files>,
     /// Something was synced and not told, for the folder was lost.
     untold: bool,

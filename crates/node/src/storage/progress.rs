@@ -34,7 +34,7 @@ pub enum Step {
 }
 
 impl StartProgress {
-    /// Of a start that is given up once this is true: whatever takes long looks at it now and then.
+    /// The progress of a start that is given up once this is true: whatever takes long looks at it now and then.
     pub fn until(given_up: Arc<AtomicBool>) -> StartProgress {
         StartProgress { given_up, ..StartProgress::default() }
     }

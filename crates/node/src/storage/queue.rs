@@ -54,7 +54,7 @@ pub struct JournalQueues {
     syncs: Histogram,
     /// Since when the journal's thread is at what it took out of the queues last; 0 if it is at nothing.
     at_work_since: AtomicU64,
-    /// What is wrong with the files besides want of room.
+    /// The trouble with the files besides want of room.
     pub troubles: Troubles,
     /// See [`is_lost`](JournalQueues::is_lost).
     lost: AtomicBool,
@@ -66,7 +66,7 @@ pub struct JournalQueues {
 /// Which files have to be there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFiles {
-    /// Of the journal.
+    /// The files of the journal.
     pub journal: Option<Files>,
     /// Those of the newest checkpoint.
     pub checkpoint: Vec<String>,

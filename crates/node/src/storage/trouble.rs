@@ -1,9 +1,9 @@
-//! What is wrong with a node's files besides want of room, in words, for the status and the log.
+//! The trouble with a node's files besides want of room, in words, for the status and the log.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What has trouble, the worst first.
+/// The parts that have trouble, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// The folder, or what of the journal is being written, is not what a later start would find. Nothing is acknowledged.

@@ -29,7 +29,7 @@ pub struct FolderWatch<D: Disk> {
     queues: Arc<JournalQueues>,
     /// The disk says whose it is: without that file no start knows the journal again.
     has_identity: bool,
-    /// What was not there at the last look. A file counts as missing the second time: it may have been removed rightly in between.
+    /// Files that were not there at the last look. A file counts as missing the second time: it may have been removed rightly in between.
     missed: BTreeSet<String>,
 }
 

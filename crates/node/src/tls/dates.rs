@@ -18,7 +18,7 @@ const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// Of a certificate in DER; `None`: it is none.
+/// The dates of a certificate in DER; `None`: it is none.
 pub fn of(certificate: &[u8]) -> Option<Dates> {
     let (_, mut rest) = version_and_rest(certificate)?;
     for _ in ["serial", "algorithm", "issuer"] {

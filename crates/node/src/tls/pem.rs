@@ -17,7 +17,7 @@ const BOM: &[u8] = b"\xef\xbb\xbf";
 /// A certificate that has less time left than this is warned of.
 const SOON_DAYS: i64 = 14;
 
-/// What a file may hold instead of a certificate, by its first words, and what to do.
+/// The things that a file may hold instead of a certificate, by its first words, and what to do.
 const NO_CERTIFICATES: [(&str, &str); 5] = [
     (
         "-----BEGIN TRUSTED CERTIFICATE",
@@ -97,7 +97,7 @@ pub fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
     Ok(key)
 }
 
-/// Whom a file says to believe.
+/// The authorities that a file says to believe.
 pub fn authorities(file: &Path) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file)? {
@@ -117,7 +117,7 @@ pub fn warn_of_dates(file: &Path) {
     }
 }
 
-/// What is wrong with a certificate at a moment in Unix time, if anything is.
+/// The fault of a certificate at a moment in Unix time, if it has one.
 fn judge(dates: Dates, now: i64) -> Option<String> {
     const DAY: i64 = 86_400;
     let Dates { from, until } = dates;

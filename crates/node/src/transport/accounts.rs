@@ -120,7 +120,7 @@ pub enum Order {
 pub struct Accounts {
     every: Nanos,
     peers: BTreeMap<NodeId, Peer>,
-    /// What this node says of itself.
+    /// This node's word on itself.
     introduction: Bytes,
     /// While there is a control connection.
     looks_at: Option<Nanos>,

@@ -18,7 +18,7 @@ pub struct Directory {
     resolves: AtomicBool,
     /// There was no room for the thread that resolves, and that was said.
     unable: AtomicBool,
-    /// Who this node is, and where it listens for the others.
+    /// This node's name, and where it listens for the others.
     own: Mutex<Option<(NodeId, SocketAddr)>>,
     warned: AtomicBool,
 }

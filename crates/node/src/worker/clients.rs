@@ -109,7 +109,7 @@ pub struct Clients {
     pub(super) gate: Gate,
     /// Clients whose next request waits for a leader, or for room on the way to it.
     pub(super) later: Vec<usize>,
-    /// Who led when that was last known.
+    /// The leader when that was last known.
     pub(super) leader: Option<NodeId>,
     /// The leader's connection when clients that wait for data were last told of it.
     serial: Option<u64>,

@@ -61,7 +61,7 @@ impl Modules {
         self.next = Some(now + EVERY);
     }
 
-    /// What was found: how many are not compiled.
+    /// The finding: how many are not compiled.
     pub fn released(&mut self, now: Nanos, outcome: Outcome, reply: &[u8]) {
         let served = self.looks.take() == Some(true);
         let found =

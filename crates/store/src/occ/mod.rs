@@ -249,7 +249,7 @@ impl Occ {
         &mut self.writer
     }
 
-    /// What transactions have done, and how much one may.
+    /// The work of transactions, and how much one may.
     #[inline]
     pub fn work(&mut self) -> &mut Work {
         &mut self.work

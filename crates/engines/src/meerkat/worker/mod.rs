@@ -370,7 +370,7 @@ impl MeerkatWorker {
         busy || self.restless > 0
     }
 
-    /// What is over everywhere is over here: by the word of its coordinator, which has heard so of this replica.
+    /// All that is over everywhere is over here: by the word of its coordinator, which has heard so of this replica.
     ///
     /// # Panics
     /// If it is not.

@@ -127,7 +127,7 @@ impl MeerkatWorker {
         }
     }
 
-    /// What a transaction reads and writes goes into its record, if that has it not yet.
+    /// A transaction's reads and writes go into its record, if that has it not yet.
     pub(super) fn learn(&mut self, now: Nanos, (node, ts): (NodeId, Timestamp), payload: Option<Payload>) {
         let Some(payload) = payload else { return };
         let record = self.records.entry(now, node, ts);

@@ -83,7 +83,7 @@ struct Trio {
     workers: Vec<MeerkatWorker>,
     /// On its way, by sender and receiver.
     frames: BTreeMap<(NodeId, NodeId), VecDeque<Frame>>,
-    /// What each has handed out to be written.
+    /// Records that each has handed out to be written.
     written: Vec<Vec<Bytes>>,
     replies: Vec<(NodeId, Token, Outcome)>,
 }
@@ -208,7 +208,7 @@ impl Trio {
         self.at(at).records.get(node, ts)
     }
 
-    /// What a node says to another about transactions, and has not come.
+    /// Messages about transactions from one node to another that have not come.
     fn said(&self, from: NodeId, to: NodeId) -> Vec<About> {
         let mut all = Vec::new();
         for frame in self.frames.get(&(from, to)).into_iter().flatten() {
@@ -350,7 +350,7 @@ fn a_backup_coordinator_counts_its_own_vote_once_that_is_on_disk() {
     assert!(trio.record(C, A, ts).is_some_and(|record| record.accepted == Some((2, true))));
 }
 
-/// What a replica accepts of a backup coordinator it can tell whole, when it comes back with its disk: C and A, who have accepted it, may be all
+/// A replica can tell whole what it accepts of a backup coordinator, when it comes back with its disk: C and A, who have accepted it, may be all
 /// who are left.
 #[test]
 fn a_commit_is_accepted_from_a_backup_coordinator_with_what_it_writes() {

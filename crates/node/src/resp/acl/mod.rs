@@ -76,7 +76,7 @@ pub enum Denied<'a> {
 }
 
 impl Denied<'_> {
-    /// What is denied, as rules name it.
+    /// The thing that is denied, as rules name it.
     pub fn object(&self) -> Vec<u8> {
         match *self {
             Denied::Command(name) => name.as_bytes().to_vec(),

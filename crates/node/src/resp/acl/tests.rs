@@ -277,7 +277,7 @@ fn rules_may_name_what_redis_has_and_this_has_not() {
     }
 }
 
-/// What looks at everybody's keys is no matter of connections, by whichever name it is called.
+/// A command that looks at everybody's keys is no matter of connections, by whichever name it is called.
 #[test]
 fn a_user_of_connections_lists_nobodys_keys() {
     let worker = user("~jobs:* +@list +@connection");

@@ -25,11 +25,11 @@ pub struct Wait {
     pub keys: Vec<Vec<u8>>,
     /// `None`: for ever.
     pub timeout_ms: Option<u64>,
-    /// What comes under them.
+    /// Data that comes under them.
     pub what: Awaited,
 }
 
-/// What clients wait for.
+/// The things that clients wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
     /// Data: a look that finds none answers null.

@@ -115,7 +115,7 @@ fn human(bytes: u64) -> String {
     }
 }
 
-/// What Redis's clients look for before they ask anything: here the answer never is "not yet". What is saved is a checkpoint.
+/// The lines that Redis's clients look for before they ask anything: here the answer never is "not yet". What is saved is a checkpoint.
 fn persistence(door: &Door, text: &mut String) -> std::fmt::Result {
     let figures = door.operations.figures();
     let status = if figures.save_failed { "err" } else { "ok" };

@@ -40,7 +40,7 @@ fn split(full: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&full[..dot], &full[dot + 1..]))
 }
 
-/// What a call of a module, or a load, waits for if this thread has modules compiled elsewhere: `None` if it need not be asked to wait.
+/// The thing that a call of a module, or a load, waits for if this thread has modules compiled elsewhere: `None` if it need not be asked to wait.
 #[inline]
 pub fn wait_of(command: Data, args: Args<'_>) -> Option<Wait> {
     match command {

@@ -91,14 +91,14 @@ fn check(pattern: &Pattern<'_>) -> Result<(), CommandError> {
     }
 }
 
-/// Where a scan stands: the upper 53 bits of a hash. Clients may keep it in a signed integer or in a double, which is all that JavaScript has.
+/// The place where a scan stands: the upper 53 bits of a hash. Clients may keep it in a signed integer or in a double, which is all that JavaScript has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(u64);
 
 impl Place {
     const BITS: u32 = 53;
 
-    /// Where everything begins, and as a cursor in a reply: the scan is over.
+    /// The place where everything begins, and as a cursor in a reply: the scan is over.
     pub const START: Place = Place(0);
 
     /// The place of a hash.
@@ -235,7 +235,7 @@ pub fn scan<T: Transaction>(
     Ok(())
 }
 
-/// Where a step of a walk begins, which is the last of its words then; `None`: the command looks at all names at once. See
+/// The place where a step of a walk begins, which is the last of its words then; `None`: the command looks at all names at once. See
 /// `connection/walking.rs`.
 fn step<'a, T>(
     args: Args<'a>,
@@ -249,7 +249,7 @@ fn step<'a, T>(
     Ok((words, from))
 }
 
-/// What a walk or a step of one comes to.
+/// The result of a walk, or of a step of one.
 struct Walked {
     count: u64,
     names: Vec<Vec<u8>>,

@@ -12,7 +12,7 @@ use crate::resp::request::Args;
 use crate::resp::topology::{Member, Shape, apart};
 
 impl Door {
-    /// What sentinels tell when another node leads: the cluster's name, where the one was found and where the other is. `None` if either is unknown.
+    /// The words that sentinels tell when another node leads: the cluster's name, where the one was found and where the other is. `None` if either is unknown.
     pub fn switched(&self, old: NodeId, new: NodeId) -> Option<String> {
         let [(old, old_port), (new, new_port)] = [apart(&self.address(old)?), apart(&self.address(new)?)];
         Some(format!("{} {old} {old_port} {new} {new_port}", (self.topology)().cluster))

@@ -187,7 +187,7 @@ pub struct Connection {
     random: Random,
     /// What is on offer is an `EXEC` that ordered a pause itself: it goes ahead of it.
     ahead_of_pause: bool,
-    /// What reads of snapshots asked when the last request was submitted.
+    /// The freshness that reads of snapshots asked when the last request was submitted.
     asked_freshness: Option<Freshness>,
     /// No pause holds it any more: its node ends, and nothing that it asks is executed.
     past_pauses: bool,

@@ -193,7 +193,7 @@ impl Connection {
         self.recall();
     }
 
-    /// What a command waits for, if it is one that may have to. Reads on a snapshot do not wait for a compiler.
+    /// The thing that a command waits for, if it is one that may have to. Reads on a snapshot do not wait for a compiler.
     pub(super) fn wait_of(&self, command: Data, opcode: Opcode) -> Option<Wait> {
         let args = single::args(&self.args);
         let on_snapshot = opcode.spec().reads() && self.client.snapshots;

@@ -15,7 +15,7 @@ pub(super) struct Walking {
     data: Data,
     /// The command's own words.
     words: Vec<Vec<u8>>,
-    /// Where the next step begins.
+    /// The place where the next step begins.
     from: u64,
     /// Names that count.
     count: u64,
@@ -26,7 +26,7 @@ pub(super) struct Walking {
     at_once: bool,
 }
 
-/// What a step answers: `[next, count, [name ..]]`.
+/// The answer of a step: `[next, count, [name ..]]`.
 struct Step<'a> {
     next: u64,
     count: u64,

@@ -156,7 +156,7 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
         self.tx
     }
 
-    /// What comes next is run for this user; `None`: for somebody who may do everything, or it does not matter.
+    /// The commands that come next are run for this user; `None`: for somebody who may do everything, or it does not matter.
     pub fn set_user(&mut self, user: Option<&[u8]>) {
         self.user = user.map(<[u8]>::to_vec);
     }

@@ -46,10 +46,10 @@ pub struct Compiled {
     bytes: usize,
 }
 
-/// What became of a module: itself, in the binary format, if it was found good; or why it cannot be loaded, or run.
+/// The fate of a module: itself, in the binary format, if it was found good; or why it cannot be loaded, or run.
 type Verdict = Result<Checked, CommandError>;
 
-/// What is asked of the compiler, by what its verdict is remembered under.
+/// The question to the compiler, by what its verdict is remembered under.
 #[derive(Clone, Copy)]
 enum Asked<'a> {
     /// To look at what is to be loaded, in either format.
@@ -64,7 +64,7 @@ impl<'a> Asked<'a> {
         if digest_of(bytes) == *name { Asked::Run(*name, bytes) } else { Asked::Load(bytes) }
     }
 
-    /// What is to be loaded may be refused though the same was loaded by an earlier build: it has a name of its own.
+    /// A module that is to be loaded may be refused though the same was loaded by an earlier build: it has a name of its own.
     fn name(self) -> [u8; 32] {
         match self {
             Asked::Load(bytes) => Sha256::new().chain_update(b"load").chain_update(bytes).finalize().into(),
@@ -119,7 +119,7 @@ pub fn compile(name: [u8; 32], bytes: &[u8]) {
     with_cache(|cache| cache.settle(name, verdict));
 }
 
-/// What came of it; or it is being looked at, and whoever stands in that line is woken.
+/// The verdict on it; or it is being looked at, and whoever stands in that line is woken.
 fn verdict(asked: Asked<'_>, line: Option<&[u8]>) -> Result<Verdict, Unready> {
     let name = asked.name();
     if let Some(settled) = with_cache(|cache| cache.settled(&name)) {
@@ -187,7 +187,7 @@ struct Cache {
     bytes: usize,
     /// Counts uses.
     clock: u64,
-    /// What came of what was asked lately, the oldest first.
+    /// Verdicts on what was asked lately, the oldest first.
     verdicts: VecDeque<([u8; 32], Verdict)>,
 }
 

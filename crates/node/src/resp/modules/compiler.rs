@@ -4,7 +4,7 @@
 //! line ([`Waiting`](crate::resp::Waiting)) and is woken once it is done. A thread without one compiles by itself: simulated hosts do,
 //! and tests.
 //!
-//! What became of a module is remembered by its digest, good or bad, so nothing follows from where and when it was compiled: a module is
+//! The verdict on a module is remembered by its digest, good or bad, so nothing follows from where and when it was compiled: a module is
 //! loaded if it compiles on the node that loads it, and what other nodes get is its rows.
 
 use std::cell::RefCell;
@@ -16,10 +16,10 @@ const MOST_WAITING: usize = 16;
 /// Clients that are woken for one module, at most: the others look by themselves after a while.
 const MOST_WOKEN: usize = 1024;
 
-/// What the compiler is asked for.
+/// The questions to the compiler.
 struct Job {
     digest: [u8; 32],
-    /// What was given: in the binary format, or text.
+    /// The bytes that were given: in the binary format, or text.
     bytes: Vec<u8>,
     /// Lines in which somebody waits for it.
     lines: Vec<Vec<u8>>,
@@ -28,7 +28,7 @@ struct Job {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Job>,
-    /// What is being compiled now, without its bytes.
+    /// The module that is being compiled now, without its bytes.
     current: Option<Job>,
     ends: bool,
 }
@@ -96,7 +96,7 @@ impl Compiler {
         self.arrived.notify_all();
     }
 
-    /// What a panic left behind is as good as before: every change is whole.
+    /// The state that a panic left behind is as good as before: every change is whole.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

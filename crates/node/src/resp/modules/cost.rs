@@ -11,7 +11,7 @@
 //! | 20,000 loops, one behind the other, with a branch in each | 140 K | 26 |
 //! | 40,000 nested blocks without a branch | 120 K | 0.1 |
 //!
-//! What compilers of other languages write has some hundred thousand such pairs in a function of a hundred KB.
+//! Code that compilers of other languages write has some hundred thousand such pairs in a function of a hundred KB.
 
 use wasmparser::{Operator, Parser, Payload};
 
@@ -29,14 +29,14 @@ pub const MAX_FUNCTIONS: u64 = 20_000;
 /// Segments of data and of elements, exports, imports, globals and types together: each call of a procedure goes through some of them.
 pub const MAX_PARTS: u64 = 20_000;
 
-/// What was counted.
+/// The counts so far.
 #[derive(Default)]
 struct Cost {
     pairs: u64,
     branches: u64,
     functions: u64,
     parts: u64,
-    /// Of each type how many parameters a function of it has.
+    /// For each type how many parameters a function of it has.
     parameters: Vec<u64>,
     /// The types of the module's own functions.
     types: Vec<u32>,

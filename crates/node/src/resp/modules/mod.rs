@@ -69,7 +69,7 @@ pub const ABI: &str = "highwater1";
 /// What the names of exported procedures begin with.
 pub const PROCEDURE: &str = "procedure:";
 
-/// What a client is told whose request needs a module that this node is compiling.
+/// The words to a client whose request needs a module that this node is compiling.
 pub const COMPILING: &[u8] =
     b"COMPILING this node is compiling a module that the request needs; nothing was done, ask again after a while";
 

@@ -106,7 +106,7 @@ impl Budget {
         Ok(())
     }
 
-    /// What it takes is its own from here on: its keys and arguments are there.
+    /// All that it takes is its own from here on: its keys and arguments are there.
     pub fn settle_arguments(&self, lua: &Lua) -> mlua::Result<()> {
         let used = lua.used_memory();
         self.seen_bytes.set(used);

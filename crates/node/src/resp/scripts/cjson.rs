@@ -11,10 +11,10 @@ use super::vm::Run;
 /// What `encode_max_depth` and `decode_max_depth` can be set to: as deep as our stack allows.
 const MOST_DEPTH: u32 = 1000;
 
-/// What a value costs to read or write beside its bytes, in instructions.
+/// The cost of a value that is read or written beside its bytes, in instructions.
 const VALUE_INSTRUCTIONS: u64 = 24;
 
-/// What a table costs beside its values.
+/// The cost of a table beside its values.
 const TABLE_INSTRUCTIONS: u64 = 100;
 
 /// What scripts set, for the rest of their run.

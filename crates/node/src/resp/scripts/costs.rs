@@ -24,7 +24,11 @@ const TOO_MUCH: u64 = 400_000_000;
 /// The upvalue in which the closures that are made here have the function that looks at the run's bounds.
 const LOOK: i32 = ffi::lua_upvalueindex(3);
 
-/// What a function costs that is about to run with what is on the stack; or why it must not.
+/// The cost of a function that is about to run with what is on the stack; or why it must not.
+///
+/// # Safety
+/// This and all that it calls here is called by [`guarded_call`] alone, which Lua calls with the state that executes: its stack has the arguments,
+/// and room for twenty values more.
 type Cost = unsafe fn(*mut lua_State) -> Result<u64, &'static CStr>;
 
 /// A function of Lua's, and what is in front of it.
@@ -79,7 +83,7 @@ pub fn guard(lua: &Lua, look: Function) -> mlua::Result<()> {
     lua.globals().raw_set("look", mlua::Value::Nil)
 }
 
-/// What scripts call.
+/// The function that scripts call.
 unsafe extern "C-unwind" fn guarded_call(state: *mut lua_State) -> i32 {
     // SAFETY: `guard` made this closure's upvalues: a reference that lives for ever, and a function of C. Nothing here has to be dropped, so
     // an error may pass through. The function finds the stack as its caller left it.
@@ -146,7 +150,7 @@ unsafe fn bytes_each(state: *mut lua_State) -> Result<u64, &'static CStr> {
     Ok(unsafe { len(state, 1) } / 4)
 }
 
-/// What it costs is its results, which are looked at in any case.
+/// Nothing: its cost is its results, which are looked at in any case.
 unsafe fn results(_: *mut lua_State) -> Result<u64, &'static CStr> {
     Ok(0)
 }

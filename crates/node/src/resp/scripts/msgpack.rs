@@ -11,7 +11,7 @@ use super::vm::Run;
 const MOST_PACKED_DEPTH: u32 = 16;
 /// Deeper data is refused.
 const MOST_UNPACKED_DEPTH: u32 = 500;
-/// What a value costs to read or write beside its bytes, in instructions.
+/// The cost of a value that is read or written beside its bytes, in instructions.
 const VALUE_INSTRUCTIONS: u64 = 24;
 /// Values that one call gives: Lua's stack holds no more.
 const MOST_VALUES: usize = 7000;

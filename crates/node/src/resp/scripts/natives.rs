@@ -22,10 +22,10 @@ const PARSING_COSTS: usize = 32;
 
 const TOO_LONG: &str = "the text is too long";
 
-/// What it costs to resume a coroutine, in instructions.
+/// The cost of resuming a coroutine, in instructions.
 const RESUME_INSTRUCTIONS: u64 = 20;
 
-/// What it costs to make one: as many instructions as it may execute before the first look at them.
+/// The cost of making one: as many instructions as it may execute before the first look at them.
 const COROUTINE_INSTRUCTIONS: u64 = EVERY as u64;
 
 /// What an error costs that is caught, in instructions.

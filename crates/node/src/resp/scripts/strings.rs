@@ -9,7 +9,7 @@ use super::raise::{Raise, bad_argument, text};
 use super::vm::Run;
 
 const UNFINISHED: &str = "unfinished capture";
-/// What a search costs beside its steps, in instructions: it asks for memory, and its results become values.
+/// The cost of a search beside its steps, in instructions: it asks for memory, and its results become values.
 const SEARCH_INSTRUCTIONS: u64 = 16;
 
 /// Adds them for the prelude.

@@ -9,9 +9,9 @@ use crate::resp::number::parse_integer;
 use crate::resp::reply::{Protocol, Reply};
 use highwater_core::limits::MAX_REPLY_BYTES;
 
-/// What a value costs to read or write beside its bytes, in instructions.
+/// The cost of a value that is read or written beside its bytes, in instructions.
 const VALUE_INSTRUCTIONS: u64 = 8;
-/// What a table costs to write beside its values: it may be one of several things.
+/// The cost of a table that is written beside its values: it may be one of several things.
 const TABLE_INSTRUCTIONS: usize = 100;
 
 /// How deeply an answer may nest: Redis allows some thousands, clients less.

@@ -85,7 +85,7 @@ struct Chunk {
 /// A machine.
 pub struct Vm {
     lua: Lua,
-    /// Where its own state is: not that of a coroutine.
+    /// The place of its own state: not that of a coroutine.
     state: *mut mlua::ffi::lua_State,
     run: Rc<Run>,
     /// The globals behind every script's environment.

@@ -26,7 +26,7 @@ const MUCH: u64 = 5_000;
 /// Other programs take this signal for the kernel's word of urgent bytes, and ignore it.
 const SIGNAL: i32 = libc::SIGURG;
 
-/// What a handler of signals may look at: nothing of it is ever freed or made late.
+/// The words that a handler of signals may look at: nothing of it is ever freed or made late.
 struct Watch {
     /// The state that executes: the machine's own, or a coroutine's.
     state: AtomicPtr<ffi::lua_State>,
@@ -156,7 +156,7 @@ pub fn is_due() -> bool {
     WATCH.with(|watch| watch.forward.load(Relaxed))
 }
 
-/// What is owed, which is charged now.
+/// The debt, which is charged now.
 pub fn take_owed() -> u64 {
     // One instruction: were the alarm to ring within it, the hook would stay where it was put.
     if WATCH.with(|watch| watch.forward.swap(false, Relaxed)) && !expired() {

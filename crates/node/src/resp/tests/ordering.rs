@@ -151,7 +151,7 @@ fn where_requests_take_effect_in_any_order_a_connection_has_one_under_way() {
     assert_eq!(client.output(), "+OK\r\n:2\r\n+PONG\r\n$1\r\n2\r\n");
 }
 
-/// What is put off may take effect behind what comes later: the block would overwrite what its client set behind it.
+/// A request that is put off may take effect behind what comes later: the block would overwrite what its client set behind it.
 #[test]
 fn while_a_request_is_put_off_no_later_one_is_taken() {
     for put_off in ["SET n 1", "GET n", "EVAL return(1) 0", "MULTI\r\nSET n 1\r\nEXEC"] {

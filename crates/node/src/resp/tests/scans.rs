@@ -128,7 +128,7 @@ fn names_with_any_hash_can_be_made() {
     }
 }
 
-/// What is there all the time is met, and once; the places where the hashes of several are alike, the first place and the last among them, included.
+/// A key that is there all the time is met, and once; the places where the hashes of several are alike, the first place and the last among them, included.
 #[test]
 fn a_scan_meets_once_what_is_there_all_the_time_however_hashes_collide() {
     for seed in 0..6 {
@@ -268,7 +268,7 @@ fn cursors_of_builds_before_and_garbage_lead_somewhere() {
     }
 }
 
-/// Of a large keyspace one transaction was never through beside writers: whatever came or went was a conflict.
+/// One transaction over a large keyspace was never through beside writers: whatever came or went was a conflict.
 #[test]
 fn all_names_are_looked_at_in_steps_beside_writers() {
     let node = Node::new();

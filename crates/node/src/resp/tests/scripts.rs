@@ -338,7 +338,7 @@ fn no_range_of_unpack_overflows() {
     );
 }
 
-/// What takes long inside of one instruction, or of one function of C, is counted as what it is: each of these ran for minutes.
+/// Work that takes long inside of one instruction, or of one function of C, is counted as what it is: each of these ran for minutes.
 #[test]
 fn what_takes_long_in_c_is_counted() {
     let mut client = bounded(2_000_000, 32);

@@ -98,7 +98,7 @@ enum Tried {
 }
 
 impl Guest {
-    /// What a client asked behind a request that was put off, and is not any more, comes before what its node asked later.
+    /// The requests that a client asked behind one that was put off, and is not any more, come before what its node asked later.
     fn let_go_on(&mut self, client: u64) {
         let behind = self.put_off.remove(&client).unwrap_or_default();
         behind.into_iter().rev().for_each(|asked| self.queue.push_front(asked));

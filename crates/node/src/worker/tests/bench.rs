@@ -99,7 +99,7 @@ pub const RULES: Rules = Rules {
     stuck_timeout: 0,
 };
 
-/// What the connections of a node share that serves; nothing is known of its users.
+/// The door that connections share of a node that serves; nothing is known of its users.
 pub fn door() -> Door {
     let describe = || Description {
         service: Service::Serving,

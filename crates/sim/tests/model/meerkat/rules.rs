@@ -78,7 +78,7 @@ impl Bounds {
         version == 0 || self.intents[version as usize - 1].deletes & bit(key) != 0
     }
 
-    /// What a replica shows of a key: not a tombstone that it has collected.
+    /// The version that a replica shows of a key: not a tombstone that it has collected.
     pub fn shown(&self, installed: Set, collected: Ts, key: usize) -> Ts {
         let version = self.version(installed, key);
         if version <= collected && self.is_absent(version, key) { 0 } else { version }

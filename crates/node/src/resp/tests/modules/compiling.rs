@@ -1,4 +1,4 @@
-//! Where modules are compiled, who waits for that, and what is refused because it would take too long.
+//! Tests of where modules are compiled, who waits for that, and what is refused because it would take too long.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -208,7 +208,7 @@ fn many(what: &str, times: usize) -> String {
     format!("(module {RUN} (func {}))", what.repeat(times))
 }
 
-/// What takes a compiler seconds for kilobytes is told from its text.
+/// A text that takes a compiler seconds for kilobytes is told from its text.
 #[test]
 fn what_would_take_too_long_to_compile_is_refused() {
     bound(1_000_000, 4);

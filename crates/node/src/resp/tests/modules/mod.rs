@@ -53,7 +53,7 @@ fn bound(fuel: u64, mib: usize) {
     modules::limit(Limits { fuel, memory_bytes: mib << 20, clock: None });
 }
 
-/// What is said against the cost of a module, which is not compiled.
+/// The words against the cost of a module, which is not compiled.
 fn refused_load(module: &str) -> Option<String> {
     let bytes = wat::parse_str(module).unwrap();
     modules::cost::check(&bytes).err().map(|why| why.to_string())
