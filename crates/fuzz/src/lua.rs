@@ -111,13 +111,15 @@ impl Grammar<'_> {
         let text =
             self.one(&["x", "\\0", "ab", "1", " ", "%", "(", "[", "a\\n", "\\255", "\"", "\\145", "9"]);
         let count = size / 40 + 1;
-        match self.take() % 12 {
+        match self.take() % 16 {
             0..6 => format!("string.rep('{text}', {size})"),
             6 => format!("numbers({count})"),
             7 => format!("words({count})"),
             8 => format!("removed({count})"),
             9 => format!("keyed({count})"),
             10 => format!("shared({})", self.take() % 30),
+            // Much that takes little room: many references to one text.
+            11..15 => format!("copies({}, '{text}', {size})", [2, 50, 250, 1000, 7000][self.take() % 5]),
             _ => format!("colliding({})", count.min(30_000)),
         }
     }
@@ -237,12 +239,15 @@ impl Grammar<'_> {
             "x = rawget(a, 1)",
             "x = rawset(a, 1, 1)",
         ];
-        match self.take() % 10 {
+        match self.take() % 13 {
             0 => format!("x = a:find({pattern})"),
             1 => format!("x = a:gsub({pattern}, b)"),
             2 => format!("x = a:gsub({pattern}, '%0%0')"),
             3 => format!("x = a:gsub({pattern}, function(m) return m end)"),
             4 => format!("for m in a:gmatch({pattern}) do x = m end"),
+            5 => format!("x = {}(unpack(a, 1, 7000))", self.one(&CALLED)),
+            6 => format!("x = {}(b, unpack(a, 1, 7000))", self.one(&CALLED)),
+            7 => format!("x = {}(a, b)", self.one(&CALLED)),
             _ => known[(self.take() * 256 + self.take()) % known.len()].to_string(),
         }
     }
@@ -363,12 +368,51 @@ impl Grammar<'_> {
     }
 }
 
+/// Functions that take as many values as there are.
+const CALLED: [&str; 34] = [
+    "string.char",
+    "string.format",
+    "('%s'):rep(199):format",
+    "('%d'):rep(199):format",
+    "('%q'):rep(99):format",
+    "string.rep",
+    "string.byte",
+    "string.find",
+    "math.max",
+    "math.min",
+    "math.fmod",
+    "bit.band",
+    "bit.bor",
+    "bit.bxor",
+    "bit.tohex",
+    "table.concat",
+    "table.sort",
+    "table.insert",
+    "table.foreach",
+    "table.foreachi",
+    "cmsgpack.pack",
+    "cmsgpack.unpack",
+    "cjson.encode",
+    "struct.pack",
+    "unpack",
+    "redis.call",
+    "redis.pcall",
+    "redis.log",
+    "redis.sha1hex",
+    "tonumber",
+    "select",
+    "math.ldexp",
+    "pcall",
+    "coroutine.wrap(function(...) return coroutine.yield(...) end)",
+];
+
 const HELPERS: &str = r#"
 local function numbers(n) local t = {} for i = 1, n do t[i] = (i * 7919) % n end return t end
 local function words(n) local t = {} for i = 1, n / 4 do t[i] = 'word ' .. (i % 100) end return t end
 local function removed(n) local t = {} for i = 1, n do t[i] = i end for i = 1, n - 1 do t[i] = nil end return t end
 local function keyed(n) local t = {} for i = 1, n / 3 do t['k' .. i] = i end return t end
 local function shared(n) local t = {} for i = 1, n do t = {t, t} end return t end
+local function copies(n, text, size) local t, long = {}, string.rep(text, size / #text) for i = 1, n do t[i] = long end return t end
 local function colliding(n) local t, x = {}, string.rep('x', 64) for i = 1, n do local s = x for d = 0, 14 do if i % 2 ^ (d + 1) >= 2 ^ d then s = s:sub(1, d * 3) .. 'y' .. s:sub(d * 3 + 2) end end t[i] = s end return t end
 local function grow(n, ...) if n == 0 then return select('#', ...) end return grow(n - 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...) end
 "#;

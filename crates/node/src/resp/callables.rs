@@ -8,7 +8,7 @@ use highwater_core::signature::{Fields, Misfit, Signature, Value};
 use highwater_core::{Outcome, ProcedureId};
 
 use super::errors::{CallError, CommandError};
-use super::glob;
+use super::glob::Pattern;
 use super::reply::{Protocol, Reply};
 
 /// A procedure that clients may call.
@@ -62,12 +62,22 @@ impl Callables {
         Some(self.0[at])
     }
 
+    /// The name of the one that stands there in the registry; empty: none of these.
+    pub fn name_of(&self, id: ProcedureId) -> &'static str {
+        self.0.iter().find(|known| known.id == id).map_or("", |known| known.name)
+    }
+
     /// `HW.PROCEDURES [pattern]`: of each its name, its version, whether it only reads, and its signature.
-    pub fn list(&self, pattern: Option<&[u8]>, reply: &mut Reply<'_>) {
+    ///
+    /// # Errors
+    /// A pattern that takes too many steps.
+    pub fn list(&self, pattern: Option<&[u8]>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+        let pattern = pattern.map(Pattern::new);
         let wanted = |callable: &&Callable| {
-            pattern.is_none_or(|pattern| glob::matches(pattern, callable.name.as_bytes()))
+            pattern.as_ref().is_none_or(|pattern| pattern.matches(callable.name.as_bytes()))
         };
         let listed: Vec<_> = self.0.iter().filter(wanted).collect();
+        pattern.as_ref().map_or(Ok(()), Pattern::check)?;
         reply.array(listed.len());
         for Callable { name, version, signature, .. } in listed {
             reply.map(5);
@@ -82,6 +92,7 @@ impl Callables {
             reply.bulk(b"reply");
             reply.bulk(Fields(signature.reply).to_string().as_bytes());
         }
+        Ok(())
     }
 }
 

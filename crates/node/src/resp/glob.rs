@@ -2,38 +2,70 @@
 
 use std::cell::Cell;
 
+use super::errors::CommandError;
+
 /// Steps of a pattern in one transaction: some tenths of a second. One match may take as many as the pattern is long, times the text.
 const MOST_STEPS: u64 = 100_000_000;
+const TOO_COMPLEX: CommandError =
+    CommandError::Text("ERR the pattern is too complex for names that are so long");
+
+/// Steps that patterns may take together: for one request, or one event.
+pub struct Steps(Cell<u64>);
+
+impl Default for Steps {
+    fn default() -> Steps {
+        Steps(Cell::new(MOST_STEPS))
+    }
+}
+
+impl Steps {
+    /// Whether all of `text` fits the pattern, byte for byte; nothing does once the steps are used up: ask whether they are. As in Redis, a
+    /// pattern that is torn off in a class ends there.
+    pub fn fit(&self, pattern: &[u8], text: &[u8]) -> bool {
+        let mut left = self.0.get();
+        let fits = matches_within(pattern, text, &mut left);
+        self.0.set(left);
+        fits
+    }
+
+    /// What is asked behind the last text.
+    ///
+    /// # Errors
+    /// That too many steps were needed.
+    pub fn check(&self) -> Result<(), CommandError> {
+        if self.0.get() == 0 { Err(TOO_COMPLEX) } else { Ok(()) }
+    }
+}
 
 /// A pattern that many texts are held against, for as long as it has steps left.
 pub struct Pattern<'a> {
     pattern: &'a [u8],
-    left: Cell<u64>,
+    steps: Steps,
 }
 
 impl<'a> Pattern<'a> {
     /// One with all its steps.
     pub fn new(pattern: &'a [u8]) -> Pattern<'a> {
-        Pattern { pattern, left: Cell::new(MOST_STEPS) }
+        Pattern { pattern, steps: Steps::default() }
     }
 
-    /// Whether a text fits; none does once the steps are used up: ask whether they are.
+    /// Whether a text fits; none does once the steps are used up.
     pub fn matches(&self, text: &[u8]) -> bool {
-        let mut left = self.left.get();
-        let fits = matches_within(self.pattern, text, &mut left);
-        self.left.set(left);
-        fits
+        self.steps.fit(self.pattern, text)
     }
 
-    /// Whether it took too many steps.
-    pub fn is_spent(&self) -> bool {
-        self.left.get() == 0
+    /// What is asked behind the last text.
+    ///
+    /// # Errors
+    /// That it took too many steps.
+    pub fn check(&self) -> Result<(), CommandError> {
+        self.steps.check()
     }
 }
 
-/// Whether all of `text` fits the pattern, byte for byte. As in Redis, a pattern that is torn off in a class ends there.
+/// Whether all of `text` fits one pattern; what takes too many steps does not.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    matches_within(pattern, text, &mut u64::MAX.clone())
+    Steps::default().fit(pattern, text)
 }
 
 /// The same in so many steps; without any left nothing fits.
@@ -42,17 +74,18 @@ fn matches_within(pattern: &[u8], text: &[u8], left: &mut u64) -> bool {
     let (mut at, mut read) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     loop {
+        if read == text.len() && at >= pattern.len() {
+            return true;
+        }
+        // Each turn is counted, whatever it does.
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            return false;
+        }
         if at < pattern.len() && pattern[at] == b'*' {
             at += 1;
             star = Some((at, read));
             continue;
-        }
-        if read == text.len() && at >= pattern.len() {
-            return true;
-        }
-        *left = left.saturating_sub(1);
-        if *left == 0 {
-            return false;
         }
         if read < text.len()
             && at < pattern.len()
@@ -122,19 +155,23 @@ mod tests {
     fn a_pattern_has_so_many_steps() {
         let pattern = [b"*", &b"a".repeat(30_000)[..], b"b"].concat();
         let pattern = Pattern::new(&pattern);
-        assert!(!pattern.is_spent() && pattern.matches(&[&b"a".repeat(30_000)[..], b"b"].concat()));
+        assert!(pattern.check().is_ok() && pattern.matches(&[&b"a".repeat(30_000)[..], b"b"].concat()));
         let mut texts = 0;
-        while !pattern.is_spent() {
+        while pattern.check().is_ok() {
             assert!(!pattern.matches(&b"a".repeat(60_000)));
             texts += 1;
         }
         assert_eq!(texts, 1);
         assert!(!pattern.matches(&[&b"a".repeat(30_000)[..], b"b"].concat()));
+        // Also one of stars, which fit anything.
+        let stars = [&b"*".repeat(1 << 20)[..], b"z"].concat();
+        let stars = Pattern::new(&stars);
+        assert!((0..200).all(|_| !stars.matches(b"a")) && stars.check().is_err());
         // Also one whose brackets are escaped, which end nothing.
         for inside in [&b"x"[..], b"\\]"] {
             let classes = [&b"*["[..], &inside.repeat(10_000), b"]b"].concat();
             let classes = Pattern::new(&classes);
-            assert!(!classes.matches(&b"a".repeat(20_000)) && classes.is_spent());
+            assert!(!classes.matches(&b"a".repeat(20_000)) && classes.check().is_err());
         }
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::errors::CommandError;
-use super::glob;
+use super::glob::Steps;
 use super::reply::{Protocol, Reply};
 use super::request::Args;
 
@@ -109,7 +109,8 @@ impl Subscriptions {
             reply.push(3);
             [&b"message"[..], channel, message].into_iter().for_each(|word| reply.bulk(word));
         }
-        for pattern in self.patterns.iter().filter(|pattern| glob::matches(pattern, channel)) {
+        let steps = Steps::default();
+        for pattern in self.patterns.iter().filter(|pattern| steps.fit(pattern, channel)) {
             reply.push(4);
             [&b"pmessage"[..], pattern, channel, message].into_iter().for_each(|word| reply.bulk(word));
         }

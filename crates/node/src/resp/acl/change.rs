@@ -212,12 +212,19 @@ fn tell(count: Count, error: impl std::fmt::Display, reply: &mut Vec<u8>) {
     News { changes: count.changes, told: &told, ..News::default() }.encode(reply);
 }
 
+/// Rules in one `ACL SETUSER`.
+const MOST_RULES: usize = 8192;
+
 fn set_user<T: Transaction>(tx: &mut T, reader: &mut Reader<'_>, reply: &mut Vec<u8>) -> Result<(), Stop> {
     let name = reader.bytes()?;
     let words = Args::decode(reader)?;
     let key = row::key(USER, name);
     let old = tx.get(USERS, &key)?.map(<[u8]>::to_vec);
     let changed = check_name(name).and_then(|()| {
+        // What is put together from them is no longer, but each is held against those in front of it.
+        if words.len() > MOST_RULES || words.map(<[u8]>::len).sum::<usize>() > MAX_USER_BYTES {
+            return Err(SetUserError::TooLong);
+        }
         let user = match &old {
             Some(row) => row::decode(name, row)?,
             None if name == DEFAULT => User::anybody(),

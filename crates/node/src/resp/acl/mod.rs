@@ -30,6 +30,7 @@ pub mod file;
 pub mod ids;
 pub mod keys;
 pub mod log;
+pub mod requests;
 pub mod row;
 pub mod selector;
 #[cfg(test)]

@@ -6,21 +6,23 @@ use super::help;
 use super::words::integer;
 use crate::resp::client_state::ClientState;
 use crate::resp::errors::CommandError;
+use crate::resp::glob::Steps;
 use crate::resp::number::parse_integer;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 use crate::resp::topology::apart;
-use crate::resp::{Door, glob, settings};
+use crate::resp::{Door, settings};
 
 /// `CONFIG GET pattern .. | SET name value .. | RESETSTAT`
 pub fn config(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
     let subcommand = args.promised()?;
     match subcommand.to_ascii_lowercase().as_slice() {
         b"get" => {
-            let fits = |name: &str| {
-                args.into_iter().any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
-            };
+            let (patterns, steps) = (args.map(<[u8]>::to_ascii_lowercase), Steps::default());
+            let patterns: Vec<_> = patterns.collect();
+            let fits = |name: &str| patterns.iter().any(|pattern| steps.fit(pattern, name.as_bytes()));
             let found: Vec<_> = settings::find(door, fits).collect();
+            steps.check()?;
             reply.map(found.len());
             for (name, value) in found {
                 reply.bulk(name.as_bytes());

@@ -67,12 +67,14 @@ pub fn store<T: Transaction>(
     Ok(())
 }
 
-/// The heads of keys; `None` for one that is missing.
+/// The heads of keys, each named once; `None` for one that is missing. A set that is named again changes no result, and rows that are read again
+/// are not counted.
 fn heads<'a, T: Transaction>(
     keys: impl Iterator<Item = &'a [u8]>,
     keyspace: &mut Keyspace<'_, T>,
 ) -> Result<Vec<Option<Head>>, Failure> {
-    keys.map(|key| keyspace.collection(key, Kind::Set)).collect()
+    let mut named = BTreeSet::new();
+    keys.filter(|key| named.insert(*key)).map(|key| keyspace.collection(key, Kind::Set)).collect()
 }
 
 fn joined<T: Transaction>(
@@ -80,7 +82,12 @@ fn joined<T: Transaction>(
     join: Join,
     keyspace: &mut Keyspace<'_, T>,
 ) -> Result<Vec<Vec<u8>>, Failure> {
+    let first = keys.into_iter().next();
+    let from_itself = join == Join::Difference && keys.into_iter().skip(1).any(|key| Some(key) == first);
     let heads = heads(keys, keyspace)?;
+    if from_itself {
+        return Ok(Vec::new());
+    }
     Ok(match join {
         Join::Intersection => intersection(&heads, u64::MAX, keyspace)?,
         Join::Difference => difference(&heads, keyspace)?,

@@ -291,6 +291,7 @@ pub fn set_name(client: &mut ClientState, name: &[u8]) -> Result<(), CommandErro
     if !printable(name) {
         return Err(CommandError::ClientName("Client names"));
     }
+    fits(name)?;
     client.name = name.to_vec();
     client.tell_words();
     Ok(())
@@ -302,10 +303,21 @@ fn set_attribute(card: &Card, attribute: &[u8], value: &[u8]) -> Result<(), Comm
     match known {
         None => return Err(CommandError::ClientAttribute(String::from_utf8_lossy(attribute).into_owned())),
         Some(name) if !printable(value) => return Err(CommandError::ClientName(name)),
+        Some(_) if fits(value).is_err() => return fits(value),
         Some("lib-name") => card.words().library = value.to_vec(),
         Some(_) => card.words().version = value.to_vec(),
     }
     Ok(())
+}
+
+/// Words that a connection keeps are counted nowhere: they are short.
+///
+/// # Errors
+/// One is not.
+pub fn fits(word: &[u8]) -> Result<(), CommandError> {
+    const TOO_LONG: CommandError =
+        CommandError::Text("ERR a client's name, lib-name and lib-ver have 1024 bytes each at most");
+    if word.len() > 1024 { Err(TOO_LONG) } else { Ok(()) }
 }
 
 /// Whether it has nothing that would garble a listing.

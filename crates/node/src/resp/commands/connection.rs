@@ -67,7 +67,7 @@ fn procedures(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<
     if args.next().is_some() {
         return Err(CommandError::WrongArity("hw.procedures"));
     }
-    door.callables.list(pattern, reply);
+    door.callables.list(pattern, reply)?;
     Ok(())
 }
 
@@ -113,6 +113,7 @@ fn hello(
     if options.name.is_some_and(|name| !client::printable(name)) {
         return Err(CommandError::ClientName("Client names"));
     }
+    options.name.map_or(Ok(()), client::fits)?;
     if let Some((name, password)) = options.credentials {
         auth::let_in(name, password, "HELLO", client, door)?;
     }

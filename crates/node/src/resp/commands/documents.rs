@@ -1,19 +1,25 @@
 //! `COMMAND DOCS`: rows and [`docs`] in Redis's form.
 
-use super::server::find;
+use super::server::{few, find};
 use crate::resp::acl::ids::Named;
 use crate::resp::command::docs::{self, Arguments, Docs};
 use crate::resp::command::{COMMANDS, Opcode};
+use crate::resp::errors::CommandError;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 
 /// `COMMAND DOCS [name ..]`: a subcommand is named with a `|` in front of it; of what is not known nothing is told.
-pub fn document(names: Args<'_>, reply: &mut Reply<'_>) {
+///
+/// # Errors
+/// Too many names.
+pub fn document(names: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    few(names)?;
     let all = names.len() == 0;
     let every = COMMANDS.iter().filter(|_| all).filter_map(|spec| Opcode::find(spec.name.as_bytes()));
     let known = every.map(|opcode| Named::of(opcode, None)).chain(names.into_iter().filter_map(find));
     reply.map(known.clone().count());
     known.for_each(|named| one(&named, reply));
+    Ok(())
 }
 
 /// Its name, and a map of what is told.

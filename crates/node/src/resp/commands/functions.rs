@@ -18,7 +18,7 @@ use super::help;
 use super::scripts::{Commands, check_mode, conclude, keys_and_args};
 use super::words::is;
 use crate::resp::errors::CommandError;
-use crate::resp::glob;
+use crate::resp::glob::Pattern;
 use crate::resp::keyspace::{Done, FUNCTIONS, Failure, Keyspace};
 use crate::resp::number::parse_integer;
 use crate::resp::reply::Reply;
@@ -318,10 +318,12 @@ fn list<T: Transaction>(mut args: Args<'_>, keyspace: &mut Keyspace<'_, T>, repl
     }
     let mut libraries = all(keyspace)?;
     // As Redis, in letters of any size.
-    let fits = |name: &[u8]| {
-        pattern.is_none_or(|pattern| glob::matches(&pattern.to_ascii_lowercase(), &name.to_ascii_lowercase()))
-    };
+    let lower = pattern.map(<[u8]>::to_ascii_lowercase);
+    let pattern = lower.as_deref().map(Pattern::new);
+    let fits =
+        |name: &[u8]| pattern.as_ref().is_none_or(|pattern| pattern.matches(&name.to_ascii_lowercase()));
     libraries.retain(|library| fits(&library.name));
+    pattern.as_ref().map_or(Ok(()), Pattern::check)?;
     reply.array(libraries.len());
     for library in &libraries {
         reply.map(if with_code { 4 } else { 3 });

@@ -78,16 +78,7 @@ impl<'a> Options<'a> {
     /// # Errors
     /// That the pattern took too long, and not all of them were.
     pub fn check(&self) -> Result<(), CommandError> {
-        self.pattern.as_ref().map_or(Ok(()), check)
-    }
-}
-
-/// Whether a pattern was held against all that it was to be.
-fn check(pattern: &Pattern<'_>) -> Result<(), CommandError> {
-    if pattern.is_spent() {
-        Err(CommandError::Text("ERR the pattern is too complex for names that are so long"))
-    } else {
-        Ok(())
+        self.pattern.as_ref().map_or(Ok(()), Pattern::check)
     }
 }
 
@@ -304,7 +295,7 @@ pub fn keys<T: Transaction>(args: Args<'_>, keyspace: &mut Keyspace<'_, T>, repl
     let (words, from) = step(args, keyspace)?;
     let pattern = Pattern::new(words.first().copied().unwrap_or_default());
     let mut walked = walk(keyspace, from, usize::MAX, |name| pattern.matches(name))?;
-    check(&pattern)?;
+    pattern.check()?;
     let mut kept = Vec::with_capacity(walked.names.len());
     for name in walked.names {
         if keyspace.exists(&name)? {

@@ -7,7 +7,7 @@ use crate::resp::acl::ids::{self, Named};
 use crate::resp::acl::keys;
 use crate::resp::command::{COMMANDS, Command, Control, Opcode, Spec, Subcommand, facts};
 use crate::resp::errors::CommandError;
-use crate::resp::glob;
+use crate::resp::glob::Pattern;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 
@@ -41,8 +41,8 @@ pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandE
             }
         }
         b"info" if args.len() == 0 => return command(args, reply),
-        b"info" => describe_some(args, reply),
-        b"docs" => documents::document(args, reply),
+        b"info" => describe_some(args, reply)?,
+        b"docs" => documents::document(args, reply)?,
         b"help" => help::help(
             "COMMAND",
             &[
@@ -68,14 +68,17 @@ fn listed(mut args: Args<'_>) -> Result<Vec<&'static str>, CommandError> {
         return Err(CommandError::Syntax);
     };
     let category = Categories::find(what);
+    let lower = what.to_ascii_lowercase();
+    let pattern = Pattern::new(&lower);
     let has = |named: &Named| match by {
-        _ if is(by, "pattern") => glob::matches(&what.to_ascii_lowercase(), named.full_name().as_bytes()),
+        _ if is(by, "pattern") => pattern.matches(named.full_name().as_bytes()),
         _ => category.is_some_and(|category| Categories::of(named).meets(category)),
     };
     match by {
         _ if is(by, "module") => Ok(Vec::new()),
         _ if is(by, "pattern") || is(by, "aclcat") => {
-            Ok(ids::all().filter(has).map(|named| named.full_name()).collect())
+            let names = ids::all().filter(has).map(|named| named.full_name()).collect();
+            pattern.check().map(|()| names)
         }
         _ => Err(CommandError::Syntax),
     }
@@ -122,7 +125,8 @@ fn keys_of(mut args: Args<'_>) -> Result<Vec<&[u8]>, CommandError> {
     Ok(keys)
 }
 
-fn describe_some(names: Args<'_>, reply: &mut Reply<'_>) {
+fn describe_some(names: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    few(names)?;
     reply.array(names.len());
     for name in names {
         match find(name) {
@@ -131,6 +135,16 @@ fn describe_some(names: Args<'_>, reply: &mut Reply<'_>) {
             None => reply.null(),
         }
     }
+    Ok(())
+}
+
+/// Names for each of which something long is told: several times as many as there are.
+///
+/// # Errors
+/// There are more.
+pub fn few(names: Args<'_>) -> Result<(), CommandError> {
+    const TOO_MANY: CommandError = CommandError::Text("ERR one call may name 2048 commands");
+    if names.len() > 2048 { Err(TOO_MANY) } else { Ok(()) }
 }
 
 /// A command, or a subcommand behind `|`.

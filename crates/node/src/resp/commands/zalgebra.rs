@@ -1,6 +1,6 @@
 //! Sorted sets joined, with sets among them: ZUNION ZINTER ZDIFF, their forms that store, ZINTERCARD.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use highwater_core::Transaction;
@@ -103,6 +103,8 @@ impl Source {
 /// What a command says.
 struct Query {
     sources: Vec<Source>,
+    /// Sources that are there already, under the same name.
+    again: u64,
     aggregate: Aggregate,
     with_scores: bool,
     most: u64,
@@ -129,12 +131,14 @@ impl Query {
         if count > args.len() as i64 {
             return Err(CommandError::Syntax.into());
         }
-        let mut sources = Vec::new();
+        let (mut sources, mut named, mut again) = (Vec::new(), BTreeSet::new(), 0u64);
         for key in args.by_ref().take(count as usize) {
             let head = keyspace.collection_of(key, |kind| matches!(kind, Kind::Set | Kind::SortedSet))?;
             sources.push(Source { head, weight: 1.0 });
+            again += u64::from(!named.insert(key));
         }
-        let mut query = Query { sources, aggregate: Aggregate::Sum, with_scores: false, most: u64::MAX };
+        let mut query =
+            Query { sources, again, aggregate: Aggregate::Sum, with_scores: false, most: u64::MAX };
         query.parse_options(args, join, form)?;
         Ok(query)
     }
@@ -163,6 +167,11 @@ impl Query {
 
     /// The result in its order.
     fn run<T: Transaction>(&mut self, join: Join, keyspace: &mut Keyspace<'_, T>) -> Result<Scored, Failure> {
+        // Rows that are read again are not counted, though each takes its time.
+        let counts = self.sources.iter().map(Source::count);
+        let each =
+            if join == Join::Intersection { counts.min() } else { counts.max() }.unwrap_or(0).min(self.most);
+        keyspace.transaction().expects(self.again.saturating_mul(each), 0)?;
         let mut result = match join {
             Join::Union => self.union(keyspace)?,
             Join::Intersection => self.intersection(keyspace)?,

@@ -99,6 +99,11 @@ impl Connection {
         begun
     }
 
+    /// Whether something is removed in steps, and some of it is.
+    pub(super) fn has_begun_emptying(&self) -> bool {
+        self.emptying.is_some_and(|emptying| emptying.begun)
+    }
+
     /// Who serves is of a build that knows no steps, and did nothing: it is asked for all in one transaction, unless there were steps before.
     fn takes_no_steps(&mut self, seq: u64) -> bool {
         let begun = self.emptying.take().is_some_and(|emptying| emptying.begun);

@@ -354,6 +354,7 @@ impl Connection {
             }
         }
         self.tell_of_pause();
+        self.look_at_what_is_offered();
         match self.stage {
             Stage::Offering { kind, snapshot, .. } if self.is_held(kind) || self.would_overtake(snapshot) => {
                 None
@@ -422,19 +423,8 @@ impl Connection {
         if refusal == Refusal::Busy {
             return;
         }
-        self.stage = Stage::Open;
-        self.ahead_of_pause = false;
-        self.place = None;
-        self.walking = None;
-        self.take_call(seq);
-        if kind == Offer::Steps {
-            self.step_refused();
-        }
-        if kind == Offer::Empties && self.emptying_refused(seq) {
+        if self.take_back(seq, kind) {
             return;
-        }
-        if kind == Offer::Watches {
-            self.transactions.watch_failed();
         }
         let slot = match kind {
             Offer::Watches => slot_of_watch(&self.args),
@@ -444,6 +434,25 @@ impl Connection {
             Offer::Calls | Offer::Steps | Offer::Commits | Offer::Changes => 0,
         };
         self.fail(seq, |door| door.referral(refusal, || slot));
+    }
+
+    /// What was on offer is not, and has no answer yet. Whether it was given one: it was begun.
+    fn take_back(&mut self, seq: u64, kind: Offer) -> bool {
+        self.stage = Stage::Open;
+        self.ahead_of_pause = false;
+        self.place = None;
+        self.walking = None;
+        self.take_call(seq);
+        if kind == Offer::Steps {
+            self.step_refused();
+        }
+        if kind == Offer::Empties && self.emptying_refused(seq) {
+            return true;
+        }
+        if kind == Offer::Watches {
+            self.transactions.watch_failed();
+        }
+        false
     }
 
     /// Checks that this request is on offer; what it is.

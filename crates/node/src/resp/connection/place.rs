@@ -184,7 +184,7 @@ impl Connection {
         }
     }
 
-    fn end_waiting(&mut self, seq: u64, error: CommandError) {
+    pub(super) fn end_waiting(&mut self, seq: u64, error: CommandError) {
         self.place = None;
         self.stage = Stage::Open;
         self.args.clear();

@@ -4,10 +4,12 @@ use super::*;
 use crate::resp::acl::caller::Standing;
 use crate::resp::acl::change::{self, News};
 use crate::resp::acl::log::Context;
-use crate::resp::acl::{Denied, may};
+use crate::resp::acl::{Denied, may, requests};
 use crate::resp::command::Opcode;
 use crate::resp::commands::auth::note_denied;
 use crate::resp::commands::words::is;
+
+const RULES_CHANGED: &str = "NOPERM the user's rules have changed since the command came";
 
 impl Connection {
     /// Looks at its user, if some user is another. The connection ends if its own is gone.
@@ -51,6 +53,37 @@ impl Connection {
             return Ok(());
         }
         self.ask(single::opcode(&self.args), single::args(&self.args))
+    }
+
+    /// What stands on offer may have been admitted long ago, by users of before: while the engine was busy, or another node led.
+    pub(super) fn look_at_what_is_offered(&mut self) {
+        let Stage::Offering { seq, procedure, kind, session, .. } = self.stage else { return };
+        // What is removed in steps goes on to its end.
+        if !self.client.caller.is_behind(&self.door.access) || self.has_begun_emptying() {
+            return;
+        }
+        self.look_at_users();
+        let user = self.client.caller.user();
+        let asked = requests::Asked {
+            user: user.name(),
+            procedure,
+            name: self.door.callables.name_of(procedure),
+            once: session.is_some(),
+        };
+        let may = requests::check(user, &asked, &self.args, self.door.procedures);
+        if let (Err(error), false) = (may, self.evicted) {
+            let error = match error {
+                // A script, say, that does not name its user: nobody was to look when it was written.
+                CommandError::Syntax => CommandError::Text(RULES_CHANGED),
+                error => error,
+            };
+            if kind == Offer::Waits {
+                self.end_waiting(seq, error);
+            } else if !self.take_back(seq, kind) {
+                let protocol = self.client.protocol;
+                self.order.answer(seq, |out| Reply::new(out, protocol).error(error));
+            }
+        }
     }
 
     /// Writes the user's name in front of a command that asks for it: sessions belong to users, and what a script calls for somebody who may not

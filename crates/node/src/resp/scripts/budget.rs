@@ -7,9 +7,10 @@
 
 use std::cell::Cell;
 
-use mlua::{Lua, MultiValue, Value};
+use mlua::{Lua, MultiValue, Table, Value, ffi};
 
 use super::bridge;
+use super::crowds::Crowds;
 use super::raise::Raise;
 use super::watch;
 
@@ -21,6 +22,8 @@ const BYTES_PER_INSTRUCTION: u64 = 64;
 const EACH_BYTES_PER_INSTRUCTION: u64 = 8;
 /// So many bytes take long enough for a look at the clock.
 const LONG_BYTES: usize = 1 << 16;
+/// A run that has taken so much may have tables that grow slowly.
+const LARGE_BYTES: usize = 1 << 17;
 /// Bytes of garbage before the first collection.
 const GARBAGE_BYTES: usize = 1 << 20;
 /// A script that runs for so long is ended whatever it has counted.
@@ -66,7 +69,7 @@ pub enum Spent {
 }
 
 /// What is left of a run's bounds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Budget {
     limits: Cell<Limits>,
     left: Cell<i64>,
@@ -83,6 +86,30 @@ pub struct Budget {
     /// Instructions since the clock was looked at.
     since_look: Cell<u64>,
     spent: Cell<Option<Spent>>,
+    /// The machine's own state.
+    state: Cell<*mut ffi::lua_State>,
+    /// Memory in use at which the growth of tables is looked at.
+    watch_at: Cell<usize>,
+    crowds: Crowds,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget {
+            limits: Cell::default(),
+            left: Cell::default(),
+            executed: Cell::default(),
+            seen_bytes: Cell::default(),
+            collect_at: Cell::default(),
+            began_ms: Cell::default(),
+            long_since_ms: Cell::default(),
+            since_look: Cell::default(),
+            spent: Cell::default(),
+            state: Cell::new(std::ptr::null_mut()),
+            watch_at: Cell::new(usize::MAX),
+            crowds: Crowds::default(),
+        }
+    }
 }
 
 fn bytes_of(args: &MultiValue) -> usize {
@@ -91,8 +118,9 @@ fn bytes_of(args: &MultiValue) -> usize {
 
 impl Budget {
     /// A run begins on the machine with this state: from here on it is charged.
-    pub fn begin(&self, lua: &Lua, state: *mut mlua::ffi::lua_State, limits: Limits) -> mlua::Result<()> {
+    pub fn begin(&self, lua: &Lua, state: *mut ffi::lua_State, limits: Limits) -> mlua::Result<()> {
         self.limits.set(limits);
+        self.state.set(state);
         self.left.set(if limits.instructions == 0 { i64::MAX } else { limits.instructions as i64 });
         self.executed.set(0);
         self.spent.set(None);
@@ -111,12 +139,16 @@ impl Budget {
         let used = lua.used_memory();
         self.seen_bytes.set(used);
         lua.set_memory_limit(used + self.limits.get().memory_bytes)?;
+        self.watch_at.set(used + LARGE_BYTES);
         Ok(())
     }
 
     /// It is over: what is done to the machine now is ours.
     pub fn end(&self, lua: &Lua) {
         watch::end();
+        self.watch_at.set(usize::MAX);
+        // SAFETY: the machine is alive, as `lua` is.
+        unsafe { self.crowds.leave(self.state.get()) };
         lua.set_memory_limit(0).expect("this allocator has a limit");
         self.limits.set(Limits { instructions: 0, clock: None, ..Limits::default() });
         self.left.set(i64::MAX);
@@ -130,11 +162,41 @@ impl Budget {
         self.executed.set(self.executed.get() + instructions);
         self.take(instructions.saturating_add(owed).saturating_add(allocated / BYTES_PER_INSTRUCTION));
         self.seen_bytes.set(used);
+        if used > self.watch_at.get() {
+            // SAFETY: the state is that of `lua`, and this stays where it is for as long as the machine has functions of ours. `end` leaves.
+            unsafe { self.crowds.watch(self.state.get()) };
+        }
         if used > self.collect_at.get() {
             self.collect(lua)?;
-            self.seen_bytes.set(lua.used_memory());
+            let live = lua.used_memory();
+            self.seen_bytes.set(live);
+            // What was garbage when the run began hides nothing of what it takes.
+            self.watch_at.set(self.watch_at.get().min(live.saturating_add(LARGE_BYTES)));
         }
         self.check(owed > 0)
+    }
+
+    /// Walks over a table's pairs, and charges each: a step to the next may walk along a chain of thousands.
+    ///
+    /// # Errors
+    /// Those of `each`; that the run is over.
+    pub fn pairs(
+        &self,
+        lua: &Lua,
+        table: &Table,
+        mut each: impl FnMut(Value, Value) -> mlua::Result<()>,
+    ) -> mlua::Result<()> {
+        for pair in table.pairs::<Value, Value>() {
+            let (key, value) = pair?;
+            self.charge(lua, 1)?;
+            each(key, value)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a table of this run was refused to grow, as its numbers would meet too often.
+    pub fn is_crowded(&self) -> bool {
+        self.crowds.refused()
     }
 
     /// The same for work that allocates nothing, and reads bytes as quickly as memory gives them.

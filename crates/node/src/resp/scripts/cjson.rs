@@ -294,8 +294,7 @@ impl Encoder<'_> {
             None => {
                 out.push(b'{');
                 let mut first = true;
-                for pair in table.pairs::<Value, Value>() {
-                    let (key, value) = pair?;
+                self.run.budget.pairs(self.lua, table, |key, value| {
                     if !std::mem::take(&mut first) {
                         out.push(b',');
                     }
@@ -314,8 +313,8 @@ impl Encoder<'_> {
                         other => return Err(self.refuse(other, "table key must be a number or string")),
                     }
                     out.push(b':');
-                    self.value(&value, depth, out)?;
-                }
+                    self.value(&value, depth, out)
+                })?;
                 out.push(b'}');
             }
         }
@@ -333,6 +332,7 @@ impl Encoder<'_> {
         let (mut items, mut most) = (0u64, 0u64);
         for pair in table.pairs::<Value, Value>() {
             let (key, _) = pair?;
+            self.run.budget.charge(self.lua, 1)?;
             let key = match key {
                 Value::Integer(key) => key as f64,
                 Value::Number(key) => key,
@@ -344,7 +344,6 @@ impl Encoder<'_> {
             items += 1;
             most = most.max(key as u64);
         }
-        self.run.budget.charge(self.lua, items)?;
         if items == 0 {
             return Ok(None);
         }

@@ -3,13 +3,15 @@
 //! Lua's compiler is not linear. It walks a list of jumps for each `and`, `or`, `elseif` and `break`; it looks for each name among the variables of
 //! every function around it; and its tables of strings and constants hash without a secret, so that names can be made to meet in one chain.
 //! A text of 1 MiB can keep it busy for minutes, and no hook comes meanwhile. But it asks for its text piece by piece: before each piece the
-//! clock is looked at, and once it has taken too long the text is over. What one piece of so few words can cost is some tens of ms.
+//! clock is looked at, and once it has taken too long the text is over. What one piece of so few words can cost is some tens of ms: the compiler's
+//! tables are looked at as they grow, as those of scripts are ([`crowds`](super::crowds)).
 
 use std::ffi::{CString, c_char, c_void};
 
 use mlua::ffi::{self, lua_State};
 use mlua::{Function, Lua, Value};
 
+use super::crowds::Crowds;
 use super::{bridge, vm, watch};
 
 /// So much CPU time a text may take: several times what a MiB of ordinary code does.
@@ -49,11 +51,14 @@ pub fn compile(lua: &Lua, text: &[u8], name: &str) -> mlua::Result<Function> {
     let clock = vm::limits().clock.map(|clocks| (clocks.cpu, (clocks.cpu)() + MOST_MS));
     let mut reading = Reading { text, at: 0, clock, over: false };
     let data = (&raw mut reading).cast::<c_void>();
+    let crowds = Crowds::default();
     // SAFETY: `read` is given `reading`, which nobody else uses until this returns. `lua_load` catches what the compiler raises, and leaves
-    // one value; there is room for that and one more.
+    // one value; there is room for that and one more. `crowds` leaves before it goes.
     let (compiled, failed): (Value, i64) = unsafe {
         lua.exec_raw((), |state| {
+            crowds.watch(state);
             let failed = ffi::lua_load(state, read, data, named.as_ptr());
+            crowds.leave(state);
             ffi::lua_pushinteger(state, failed as ffi::lua_Integer);
         })
     }?;
@@ -112,6 +117,22 @@ mod tests {
         vm::limit(Limits { clock: Some(Clocks { wall: cpu_ms, cpu: cpu_ms }), ..Limits::default() });
         let (lua, began) = (Lua::new(), cpu_ms());
         (compile(&lua, text.as_bytes(), "@text").err().map(|error| error.to_string()), cpu_ms() - began)
+    }
+
+    /// Numbers that meet in the compiler's table of constants once it grows to 2^16 nodes, and not before: one of them took seconds.
+    #[test]
+    fn numbers_that_are_chosen_to_meet_are_refused() {
+        let most = (1u64 << 16) - 1;
+        let chains = (1 << 32) / most;
+        let numbers = (0..40_000u64).map(|at| {
+            let (chain, high) = (at % chains, at / chains);
+            let low = (chain * most).wrapping_sub(0x4330_0000 + high) as u32;
+            ((1u64 << 52) + (high << 32) + u64::from(low)).to_string()
+        });
+        let text = format!("return {{{}}}", numbers.collect::<Vec<_>>().join(","));
+        let (why, took) = refused(&text);
+        assert!(why.as_ref().is_some_and(|why| why.contains("not enough memory")), "{why:?}");
+        assert!(took < 1500, "{took} ms");
     }
 
     /// Whatever a text does to Lua's compiler, and however it looks to whoever reads it otherwise: comments that end at a carriage return,

@@ -8,6 +8,7 @@ use std::ffi::CStr;
 use mlua::ffi::{self, lua_CFunction, lua_State};
 use mlua::{Function, Lua};
 
+use super::tables;
 use super::watch::{self, owe};
 
 /// Most that C takes on Lua's stack for one function.
@@ -36,27 +37,37 @@ struct Guarded {
     library: &'static CStr,
     name: &'static CStr,
     cost: Cost,
+    /// What runs in its place.
+    instead: Option<lua_CFunction>,
+}
+
+const fn guarded(library: &'static CStr, name: &'static CStr, cost: Cost) -> Guarded {
+    Guarded { library, name, cost, instead: None }
+}
+
+const fn replaced(library: &'static CStr, name: &'static CStr, cost: Cost, by: lua_CFunction) -> Guarded {
+    Guarded { library, name, cost, instead: Some(by) }
 }
 
 static GUARDED: [Guarded; 18] = [
-    Guarded { library: c"_G", name: c"unpack", cost: unpack },
-    Guarded { library: c"_G", name: c"tonumber", cost: bytes_each },
-    Guarded { library: c"string", name: c"upper", cost: bytes_each },
-    Guarded { library: c"string", name: c"lower", cost: bytes_each },
-    Guarded { library: c"string", name: c"reverse", cost: bytes_each },
-    Guarded { library: c"string", name: c"sub", cost: results },
-    Guarded { library: c"string", name: c"byte", cost: results },
-    Guarded { library: c"string", name: c"char", cost: texts },
-    Guarded { library: c"string", name: c"format", cost: texts },
-    Guarded { library: c"math", name: c"max", cost: texts },
-    Guarded { library: c"math", name: c"min", cost: texts },
-    Guarded { library: c"string", name: c"dump", cost: dump },
-    Guarded { library: c"table", name: c"concat", cost: concat },
-    Guarded { library: c"table", name: c"insert", cost: insert },
-    Guarded { library: c"table", name: c"remove", cost: remove },
-    Guarded { library: c"table", name: c"sort", cost: sort },
-    Guarded { library: c"table", name: c"maxn", cost: nothing },
-    Guarded { library: c"_G", name: c"select", cost: arguments },
+    guarded(c"_G", c"unpack", unpack),
+    guarded(c"_G", c"tonumber", bytes_each),
+    guarded(c"string", c"upper", bytes_each),
+    guarded(c"string", c"lower", bytes_each),
+    guarded(c"string", c"reverse", bytes_each),
+    guarded(c"string", c"sub", results),
+    guarded(c"string", c"byte", results),
+    guarded(c"string", c"char", texts),
+    guarded(c"string", c"format", texts),
+    guarded(c"math", c"max", texts),
+    guarded(c"math", c"min", texts),
+    guarded(c"string", c"dump", dump),
+    replaced(c"table", c"concat", nothing, tables::concat),
+    replaced(c"table", c"insert", insert, tables::insert),
+    replaced(c"table", c"remove", length, tables::remove),
+    guarded(c"table", c"sort", sort),
+    replaced(c"table", c"maxn", nothing, tables::maxn),
+    guarded(c"_G", c"select", arguments),
 ];
 
 /// Puts ours in front of Lua's. `look`: looks at the run's bounds, and raises an error if it is over.
@@ -70,6 +81,7 @@ pub fn guard(lua: &Lua, look: Function) -> mlua::Result<()> {
                 ffi::lua_getglobal(state, guarded.library.as_ptr());
                 ffi::lua_getfield(state, -1, guarded.name.as_ptr());
                 let original = ffi::lua_tocfunction(state, -1).expect("Lua's libraries are in C");
+                let original = guarded.instead.unwrap_or(original);
                 ffi::lua_settop(state, -2);
                 ffi::lua_pushlightuserdata(state, std::ptr::from_ref(guarded).cast_mut().cast());
                 ffi::lua_pushlightuserdata(state, original as *mut _);
@@ -110,7 +122,10 @@ unsafe extern "C-unwind" fn guarded_call(state: *mut lua_State) -> i32 {
 }
 
 /// Looks at the run's bounds: a run that is over ends here, by an error.
-unsafe fn look(state: *mut lua_State) {
+///
+/// # Safety
+/// As of [`Cost`], or of [`less`].
+pub unsafe fn look(state: *mut lua_State) {
     // SAFETY: `guard` and `sort` made the closure that runs, so this is its upvalue. C's functions have twenty places more than arguments.
     unsafe {
         ffi::lua_pushvalue(state, LOOK);
@@ -183,16 +198,6 @@ unsafe fn elements(state: *mut lua_State) -> Result<u64, &'static CStr> {
     if elements > most_elements() { Err(c"the table has too many elements") } else { Ok(elements * 2) }
 }
 
-/// `table.concat(t, separator, i, j)`
-unsafe fn concat(state: *mut lua_State) -> Result<u64, &'static CStr> {
-    // SAFETY: it only looks.
-    unsafe {
-        let elements = len(state, 1).min(most_elements()) as i64;
-        let (first, last) = (integer(state, 3, 1), integer(state, 4, elements));
-        Ok((last - first).clamp(0, elements) as u64 * 2)
-    }
-}
-
 /// `unpack(t, i, j)`: its own check of the range overflows (CVE-2025-46817).
 unsafe fn unpack(state: *mut lua_State) -> Result<u64, &'static CStr> {
     // SAFETY: it only looks.
@@ -208,26 +213,18 @@ unsafe fn unpack(state: *mut lua_State) -> Result<u64, &'static CStr> {
 unsafe fn insert(state: *mut lua_State) -> Result<u64, &'static CStr> {
     // SAFETY: it only looks.
     unsafe {
-        let elements = elements(state)?;
-        if ffi::lua_gettop(state) < 3 {
-            return Ok(0);
+        let behind = elements(state)? as i64 / 2 + 1;
+        if ffi::lua_gettop(state) >= 3 && integer(state, 2, behind) < -MOST_OUTSIDE {
+            return Err(c"bad argument #2 to 'insert' (position out of bounds)");
         }
-        let behind = elements as i64 / 2 + 1;
-        let moved = behind - integer(state, 2, behind);
-        if moved > behind + MOST_OUTSIDE {
-            Err(c"bad argument #2 to 'insert' (position out of bounds)")
-        } else {
-            Ok(moved.max(0) as u64)
-        }
+        Ok(0)
     }
 }
 
-unsafe fn remove(state: *mut lua_State) -> Result<u64, &'static CStr> {
+/// What moves items counts its steps; its table is no longer than memory has room for.
+unsafe fn length(state: *mut lua_State) -> Result<u64, &'static CStr> {
     // SAFETY: it only looks.
-    unsafe {
-        let last = elements(state)? as i64 / 2;
-        Ok((last - integer(state, 2, last)).clamp(0, last) as u64)
-    }
+    unsafe { elements(state) }.map(|_| 0)
 }
 
 /// `table.sort` takes as long as its worst case for whoever knows it, and a comparison as long as its texts. A function of the script's is

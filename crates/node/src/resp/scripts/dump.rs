@@ -7,7 +7,7 @@
 //!          11000011 | length packed | length whole: the text is packed by LZF (Redis writes this, we do not)
 //! ```
 
-use super::{Failed, MAX_SCRIPT_BYTES};
+use super::{Failed, MAX_KEPT_BYTES, MAX_SCRIPT_BYTES};
 
 const LIBRARY: u8 = 245;
 const VERSION: u16 = 10;
@@ -16,6 +16,7 @@ const PACKED: u8 = 0xc3;
 
 /// What is said of bytes that are no payload.
 const WRONG: &str = "ERR DUMP payload version or checksum are wrong";
+const TOO_MUCH: &str = "ERR the payload's libraries are longer together than all that are kept may be";
 const BROKEN: &str = "ERR Failed loading the functions of the payload";
 
 /// The payload of these texts.
@@ -49,8 +50,15 @@ pub fn restore(payload: &[u8]) -> Result<Vec<Vec<u8>>, Failed> {
         return Err(wrong());
     }
     let (mut rest, mut texts) = (&payload[..footer], Vec::new());
+    // What is packed may be a hundred times as long: more than can be kept is not unpacked.
+    let mut bytes = 0;
     while !rest.is_empty() {
-        texts.push(library(&mut rest).ok_or_else(|| Failed::text(BROKEN))?);
+        let text = library(&mut rest).ok_or_else(|| Failed::text(BROKEN))?;
+        bytes += text.len() as u64;
+        if bytes > MAX_KEPT_BYTES {
+            return Err(Failed::text(TOO_MUCH));
+        }
+        texts.push(text);
     }
     Ok(texts)
 }
@@ -154,6 +162,14 @@ mod tests {
             assert_eq!(restore(&changed), Err(Failed::text(WRONG)));
         }
         assert_eq!(restore(b"x"), Err(Failed::text(WRONG)));
+    }
+
+    #[test]
+    fn no_more_is_unpacked_than_can_be_kept() {
+        let text = vec![b'-'; 1 << 20];
+        let payload = |count: usize| dump(std::iter::repeat_n(&text[..], count));
+        assert_eq!(restore(&payload(32)).map(|texts| texts.len()), Ok(32));
+        assert_eq!(restore(&payload(33)), Err(Failed::text(TOO_MUCH)));
     }
 
     #[test]

@@ -19,7 +19,8 @@
 //! - [`vm`]: the machine of a thread, what it remembers, and how a run begins and ends. [`bridge`]: the way to the transaction.
 //! - `prelude.lua`, `natives`: what a script finds around it. `redis`: the table `redis`. `values`: RESP to Lua and back.
 //! - `strings`, `patterns`, `cjson`, `msgpack`, `packs`, `bits`: libraries. `raise`: errors on their way through Lua.
-//! - `scan`: how long a text takes to compile. `costs`: what Lua's own functions cost. `watch`: looks that come early.
+//! - `compile`: texts to functions, within a time. `costs`: what Lua's own functions cost; `tables`: those that are ours instead. `watch`: looks that
+//!   come early. `crowds`: tables that grow slowly.
 //! - [`shebang`]: first lines. [`sha1`]: names. [`dump`]: what `FUNCTION DUMP` gives.
 //! - Rows and commands: [`commands::scripts`](super::commands::scripts), [`commands::functions`](super::commands::functions).
 //!
@@ -31,6 +32,7 @@ pub mod budget;
 mod cjson;
 mod compile;
 mod costs;
+mod crowds;
 pub mod dump;
 mod msgpack;
 mod natives;
@@ -41,6 +43,7 @@ mod redis;
 pub mod sha1;
 pub mod shebang;
 mod strings;
+mod tables;
 mod values;
 pub mod vm;
 mod watch;

@@ -123,8 +123,7 @@ fn pack_number(number: f64, out: &mut Vec<u8>) {
 
 fn pack_table(lua: &Lua, run: &Run, table: &Table, depth: u32, out: &mut Vec<u8>) -> mlua::Result<()> {
     let (mut pairs, mut most, mut array) = (0u64, 0u64, true);
-    for pair in table.pairs::<Value, Value>() {
-        let (key, _) = pair?;
+    run.budget.pairs(lua, table, |key, _| {
         let key = match key {
             Value::Integer(key) => key as f64,
             Value::Number(key) => key,
@@ -133,8 +132,8 @@ fn pack_table(lua: &Lua, run: &Run, table: &Table, depth: u32, out: &mut Vec<u8>
         pairs += 1;
         array &= key >= 1.0 && key.fract() == 0.0;
         most = most.max(key as u64);
-    }
-    run.budget.charge(lua, pairs)?;
+        Ok(())
+    })?;
     if array && most == pairs {
         match most {
             0..16 => out.push(0x90 | most as u8),
@@ -148,12 +147,10 @@ fn pack_table(lua: &Lua, run: &Run, table: &Table, depth: u32, out: &mut Vec<u8>
         16..0x1_0000 => sized(0xde, &(pairs as u16).to_be_bytes(), out),
         _ => sized(0xdf, &(pairs as u32).to_be_bytes(), out),
     }
-    for pair in table.pairs::<Value, Value>() {
-        let (key, value) = pair?;
+    run.budget.pairs(lua, table, |key, value| {
         pack(lua, run, &key, depth, out)?;
-        pack(lua, run, &value, depth, out)?;
-    }
-    Ok(())
+        pack(lua, run, &value, depth, out)
+    })
 }
 
 /// `unpack(s)`: all values; `unpack_one(s, offset)` and `unpack_limit(s, limit, offset)`: where to go on, -1 at the end, and some.

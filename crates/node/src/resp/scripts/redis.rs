@@ -403,6 +403,7 @@ fn named_arguments(lua: &Lua, named: Value) -> mlua::Result<Registered> {
     let (mut flags, mut flag_names) = (Flags::default(), Vec::new());
     for pair in named.pairs::<Value, Value>() {
         let (key, value) = pair?;
+        // A name that is unknown ends it, so there are no more than these.
         let Value::String(key) = key else {
             return Err(error("ERR unknown argument given to redis.register_function"));
         };

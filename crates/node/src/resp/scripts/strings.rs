@@ -252,8 +252,7 @@ fn substitute(lua: &Lua, run: &Run, args: &MultiValue) -> mlua::Result<(LuaStrin
         number(lua, args, 3, "gsub")?
     };
     let (anchored, pattern) = pattern.strip_prefix(b"^").map_or((false, &*pattern), |rest| (true, rest));
-    let (mut out, mut at, mut count) = (Vec::new(), 0, 0.0);
-    let limit = super::vm::limits().memory_bytes;
+    let (mut out, mut at, mut count) = (Bounded::default(), 0, 0.0);
     while count < most {
         let found = searched(lua, run, &of, pattern, |matcher| {
             let Some(end) = matcher.match_at(at)? else { return Ok(None) };
@@ -269,23 +268,32 @@ fn substitute(lua: &Lua, run: &Run, args: &MultiValue) -> mlua::Result<(LuaStrin
         if end > at {
             at = end;
         } else if at < of.len() {
-            out.push(of[at]);
+            out.push(&of[at..=at])?;
             at += 1;
         } else {
             break;
-        }
-        if out.len() > limit {
-            return Err(mlua::Error::MemoryError("not enough memory".into()));
         }
         if anchored {
             break;
         }
     }
-    if at < of.len() {
-        out.extend_from_slice(&of[at..]);
+    out.push(of.get(at..).unwrap_or_default())?;
+    run.budget.charge_bytes(out.0.len())?;
+    Ok((lua.create_string(out.0)?, count))
+}
+
+/// Bytes that become a string, no more than a run's memory has room for: a short template of `%0` makes many of few.
+#[derive(Default)]
+struct Bounded(Vec<u8>);
+
+impl Bounded {
+    fn push(&mut self, bytes: &[u8]) -> mlua::Result<()> {
+        if self.0.len() + bytes.len() > super::vm::limits().memory_bytes {
+            return Err(mlua::Error::MemoryError("not enough memory".into()));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(())
     }
-    run.budget.charge_bytes(out.len())?;
-    Ok((lua.create_string(out)?, count))
 }
 
 enum With {
@@ -309,18 +317,18 @@ impl With {
         (first, last): (usize, usize),
         captures: &[Capture],
         captured: usize,
-        out: &mut Vec<u8>,
+        out: &mut Bounded,
     ) -> mlua::Result<()> {
         match self {
             With::Text(template) => {
                 let mut bytes = template.iter();
                 while let Some(byte) = bytes.next() {
                     if *byte != b'%' {
-                        out.push(*byte);
+                        out.push(&[*byte])?;
                         continue;
                     }
                     match bytes.next() {
-                        Some(b'0') => out.extend_from_slice(&of[first..last]),
+                        Some(b'0') => out.push(&of[first..last])?,
                         Some(digit) if digit.is_ascii_digit() => {
                             let at = usize::from(digit - b'1');
                             if at >= captured.max(1) {
@@ -328,18 +336,16 @@ impl With {
                             }
                             push(lua, of, captures[at], out)?;
                         }
-                        Some(other) => out.push(*other),
+                        Some(other) => out.push(&[*other])?,
                         // Lua copies the zero behind its strings.
-                        None => out.push(0),
+                        None => out.push(&[0])?,
                     }
                 }
             }
             With::Table(table) => match table.get::<Value>(value(lua, of, captures[0])?)? {
-                Value::Nil | Value::Boolean(false) => out.extend_from_slice(&of[first..last]),
+                Value::Nil | Value::Boolean(false) => out.push(&of[first..last])?,
                 with @ (Value::String(_) | Value::Integer(_) | Value::Number(_)) => {
-                    out.extend_from_slice(
-                        &lua.coerce_string(with)?.expect("it is one, or a number").as_bytes(),
-                    );
+                    out.push(&lua.coerce_string(with)?.expect("it is one, or a number").as_bytes())?;
                 }
                 other => {
                     let kind = super::raise::type_name(&other);
@@ -351,11 +357,10 @@ impl With {
     }
 }
 
-fn push(lua: &Lua, of: &[u8], capture: Capture, out: &mut Vec<u8>) -> mlua::Result<()> {
+fn push(lua: &Lua, of: &[u8], capture: Capture, out: &mut Bounded) -> mlua::Result<()> {
     match capture {
-        Capture::Bytes(start, len) => out.extend_from_slice(&of[start..start + len]),
-        Capture::Position(at) => out.extend_from_slice((at + 1).to_string().as_bytes()),
-        Capture::Open(_) => return Err(text(lua, UNFINISHED)),
+        Capture::Bytes(start, len) => out.push(&of[start..start + len]),
+        Capture::Position(at) => out.push((at + 1).to_string().as_bytes()),
+        Capture::Open(_) => Err(text(lua, UNFINISHED)),
     }
-    Ok(())
 }

@@ -138,6 +138,11 @@ fn charge(run: &Run, instructions: usize) -> Result<(), Failed> {
     run.budget.charge_bytes(instructions * 64).map_err(|_| Failed::text("ERR the run is over"))
 }
 
+/// How many there are: each is charged, as a step to the next may walk along a chain of thousands.
+fn counted<T>(run: &Run, mut items: impl Iterator<Item = T>) -> Result<usize, Failed> {
+    items.try_fold(0, |count, _| charge(run, 1).map(|()| count + 1))
+}
+
 /// As C converts it: what does not fit is the smallest integer.
 fn truncated(number: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
@@ -168,7 +173,7 @@ fn write_table(run: &Run, table: &Table, reply: &mut Reply<'_>, depth: usize) ->
     }
     if let Value::Table(map) = get("map") {
         // Twice through: values that are held take places, of which there are some thousands.
-        reply.map(map.pairs::<Value, Value>().count());
+        reply.map(counted(run, map.pairs::<Value, Value>())?);
         for (key, value) in map.pairs::<Value, Value>().filter_map(Result::ok) {
             write(run, &key, reply, depth + 1)?;
             write(run, &value, reply, depth + 1)?;
@@ -176,7 +181,7 @@ fn write_table(run: &Run, table: &Table, reply: &mut Reply<'_>, depth: usize) ->
         return Ok(());
     }
     if let Value::Table(set) = get("set") {
-        reply.set(set.pairs::<Value, Value>().count());
+        reply.set(counted(run, set.pairs::<Value, Value>())?);
         let mut members = set.pairs::<Value, Value>().filter_map(Result::ok);
         return members.try_for_each(|(member, _)| write(run, &member, reply, depth + 1));
     }
@@ -195,7 +200,7 @@ fn write_table(run: &Run, table: &Table, reply: &mut Reply<'_>, depth: usize) ->
         }
     }
     let item = |at: usize| table.raw_get::<Value>(at).unwrap_or(Value::Nil);
-    let count = (1..).take_while(|at| !item(*at).is_nil()).count();
+    let count = counted(run, (1..).take_while(|at| !item(*at).is_nil()))?;
     reply.array(count);
     (1..=count).try_for_each(|at| write(run, &item(at), reply, depth + 1))
 }

@@ -17,6 +17,8 @@ use crate::resp::reply::{Protocol, Reply};
 /// Compiled texts that are kept, and their bytes of source.
 const MAX_CHUNKS: usize = 1024;
 const MAX_CHUNK_BYTES: usize = 8 << 20;
+/// Things in a library's table, past its being read-only, beyond which the machine is not kept.
+const MOST_LEFT: usize = 100;
 
 /// What a run's functions know of it.
 #[derive(Default)]
@@ -97,6 +99,8 @@ pub struct Vm {
     chunks: RefCell<BTreeMap<[u8; 20], Chunk>>,
     /// Counts uses.
     clock: Cell<u64>,
+    /// It is to be thrown away.
+    spoiled: Cell<bool>,
 }
 
 thread_local! {
@@ -118,7 +122,9 @@ pub fn limits() -> Limits {
 pub fn with<R>(body: impl FnOnce(&Vm) -> R) -> R {
     let vm = VM.take().unwrap_or_else(|| Box::new(Vm::new().expect("a machine without bounds can be built")));
     let result = body(&vm);
-    VM.set(Some(vm));
+    if !vm.spoiled.get() {
+        VM.set(Some(vm));
+    }
     result
 }
 
@@ -150,8 +156,8 @@ impl Vm {
             Ok(mlua::VmState::Continue)
         })?;
         run.budget.settle(&lua)?;
-        let (chunks, clock) = Default::default();
-        Ok(Vm { lua, state, run, real, environment, driver, choose, proxies, chunks, clock })
+        let (chunks, clock, spoiled) = Default::default();
+        Ok(Vm { lua, state, run, real, environment, driver, choose, proxies, chunks, clock, spoiled })
     }
 
     /// The names of all functions that a script can reach, such as `string.rep`: what is fuzzed.
@@ -328,6 +334,9 @@ impl Vm {
     }
 
     fn out_of_memory(&self) -> Failed {
+        if self.run.budget.is_crowded() {
+            return Failed::text("ERR the script fills a table with numbers that Lua's hash takes for one");
+        }
         let mib = limits().memory_bytes >> 20;
         Failed(
             format!("ERR the script needs more memory than limits.script_memory_mb, which is {mib}")
@@ -360,7 +369,7 @@ impl Vm {
         drop(watched);
         let (spent, limits) = (run.budget.spent(), limits());
         run.budget.end(&self.lua);
-        self.clean().expect("tables can be emptied");
+        self.clean();
         if let Some(payload) = run.panic.take() {
             std::panic::resume_unwind(payload);
         }
@@ -391,17 +400,22 @@ impl Vm {
         }
     }
 
-    /// Removes what a script may have left.
-    fn clean(&self) -> mlua::Result<()> {
-        self.real.raw_set("KEYS", Value::Nil)?;
-        self.real.raw_set("ARGV", Value::Nil)?;
-        for proxy in &self.proxies {
-            // Cheap for one that is empty.
-            if !proxy.is_empty() {
-                proxy.clear()?;
+    /// Removes what a script may have left. Whoever left much may have made it so that removing it takes long: then the machine goes.
+    fn clean(&self) {
+        let cleaned = (|| {
+            self.real.raw_set("KEYS", Value::Nil)?;
+            self.real.raw_set("ARGV", Value::Nil)?;
+            for proxy in &self.proxies {
+                // Cheap for one that is empty.
+                if proxy.pairs::<Value, Value>().take(MOST_LEFT).count() == MOST_LEFT {
+                    self.spoiled.set(true);
+                } else if !proxy.is_empty() {
+                    proxy.clear()?;
+                }
             }
-        }
-        Ok(())
+            mlua::Result::Ok(())
+        })();
+        self.spoiled.set(self.spoiled.get() || cleaned.is_err());
     }
 
     /// Begins a run; its keys and arguments. Their making is charged, but for the memory: so is a crowd of them that Lua's hash takes for one.

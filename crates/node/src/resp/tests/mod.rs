@@ -1,5 +1,6 @@
 //! The door against a map instead of an engine. No sockets, no threads.
 
+mod bounds;
 mod calls;
 mod clients;
 mod cluster;

@@ -1,6 +1,8 @@
 //! Scripts of users who may not do everything: in their own right, as it is in the transaction.
 //! What they are told in which case is compared with a real Redis (`tests/locks.sh`).
 
+use highwater_engines::seam::Refusal;
+
 use super::double::{Client, Node};
 use crate::resp::acl::{USERS, row};
 
@@ -108,6 +110,54 @@ fn who_waits_is_asked_again_whether_it_may() {
     client.connection.look_again();
     assert!(!client.go_on().contains("mine") && client.connection.is_evicted());
     assert_eq!(root.ask("LLEN own"), ":1\r\n");
+}
+
+/// A command waits on offer, while the engine is busy or another node leads; meanwhile its user loses the right, and whoever took it was answered.
+#[test]
+fn what_waits_on_offer_is_looked_at_again_when_users_change() {
+    for commands in [
+        &["SET a 1"][..],
+        &["GET a"],
+        &["BLPOP a 0"],
+        &["KEYS *"],
+        &["FLUSHALL ASYNC"],
+        &["EVAL \"return redis.call('set','a','1')\" 1 a"],
+        &["WATCH a"],
+        &["HW.ONCE 1 1 SET a 1"],
+        &["MULTI", "SET a 1", "EXEC"],
+        &["HW.BEGIN", "SET a 1"],
+        &["ACL SETUSER v on"],
+    ] {
+        let (node, mut client, mut root) = with("~* +@all");
+        let (last, before) = commands.split_last().unwrap();
+        before.iter().for_each(|command| drop(client.ask(command)));
+        client
+            .connection
+            .receive(format!("{}\r\n", last.replace("redis.call('set','a','1')", "1")).as_bytes());
+        let whole = &mut { crate::resp::Allowance::WHOLE };
+        let seq = client.connection.next(whole).unwrap_or_else(|| panic!("{last}")).seq;
+        client.connection.refused(seq, Refusal::Busy);
+        root.ask("ACL SETUSER u -@all +ping");
+        assert!(client.connection.next(whole).is_none(), "{last}");
+        let reply = client.output();
+        assert!(reply.starts_with("-NOPERM"), "{last}: {reply}");
+        if before == ["HW.BEGIN"] {
+            assert!(client.ask("PING").starts_with("-TXOVER"));
+            root.ask("ACL SETUSER u +hw.rollback");
+            assert_eq!(client.ask("HW.ROLLBACK"), "+OK\r\n");
+        }
+        assert_eq!(client.ask("PING"), "+PONG\r\n", "{last}");
+        assert_eq!(root.ask("EXISTS a"), ":0\r\n");
+        drop(node);
+    }
+    // Others' changes change nothing.
+    let (_, mut client, mut root) = with("~* +@all");
+    client.connection.receive(b"SET a 1\r\n");
+    let whole = &mut { crate::resp::Allowance::WHOLE };
+    let seq = client.connection.next(whole).unwrap().seq;
+    client.connection.refused(seq, Refusal::Busy);
+    root.ask("ACL SETUSER v on");
+    assert_eq!(client.connection.next(whole).map(|request| request.seq), Some(seq));
 }
 
 /// The row counts, as the transaction reads it, and not what this node has heard of it.

@@ -411,6 +411,77 @@ fn what_nobody_stands_in_front_of_ends_by_the_alarm() {
     }
 }
 
+/// Keys from 2^52 on whose hashes are some multiples of a number: spread in a table of half as many nodes, and all in one chain of one with so many.
+fn crowd(nodes: &str, keys: &str, then: &str) -> String {
+    format!(
+        "local M = {nodes} - 1 local C = math.floor(2^32 / M) local t = {{}} for i = 0, {keys} - 1 do local c, a = i % C, math.floor(i / C) \
+         t[2^52 + a * 2^32 + (c * M - 0x43300000 - a) % 2^32] = 1 end {then}"
+    )
+}
+
+/// Numbers that meet in a table are refused; those of ordinary programs, which Lua's hash may spread badly, are not.
+#[test]
+fn a_table_grows_unless_its_numbers_are_chosen_to_meet() {
+    let mut client = bounded(400_000_000, 64);
+    for nodes in ["2^15", "2^17", "2^18", "2^19"] {
+        let began = crate::clock::thread_cpu_ms();
+        let reply = eval(&mut client, &crowd(nodes, &format!("{nodes} / 2 + 1"), "return 'grown'"));
+        assert!(reply.contains("Lua's hash takes for one"), "{nodes}: {reply}");
+        let took = crate::clock::thread_cpu_ms() - began;
+        assert!(took < 3_000, "{nodes}: {took} ms");
+        let caught = crowd(nodes, &format!("{nodes} / 2 + 1"), "");
+        let reply = eval(&mut client, &format!("local ok, why = pcall(function() {caught} end) return why"));
+        assert_eq!(reply, "$17\r\nnot enough memory\r\n");
+    }
+    // Those that spread.
+    assert_eq!(eval(&mut client, &crowd("2^14", "2^13 + 1", "return 1")), ":1\r\n");
+    for key in [
+        "i",
+        "-i",
+        "i * 2",
+        "i * 10",
+        "i * 1000",
+        "i * 4096",
+        "i * 65536",
+        "i * 2^20",
+        "i * 2^30",
+        "i + 0.5",
+        "i / 2",
+        "i / 10",
+        "i * 0.1",
+        "1 / (i + 1)",
+        "1.7e12 + i",
+        "1.7e12 + i * 1000",
+        "1.7e12 + i * 60000",
+        "2^40 + i * 256",
+        "math.random()",
+        "math.random(1e9)",
+        "i * i",
+        "2^52 + i",
+        "2^52 + i * 2^20",
+        "i * 86400",
+        "20000000 + i",
+        "-i * 1000000",
+    ] {
+        let script = format!(
+            "local t, n = {{}}, 0 for i = 0, 140000 do t[{key}] = 1 end for k in pairs(t) do n = n + 1 end return n > 100000"
+        );
+        let reply = eval(&mut client, &script);
+        assert_eq!(reply, ":1\r\n", "{key}");
+    }
+}
+
+/// What counts a run's memory counts the same while the growth of tables is looked at.
+#[test]
+fn a_large_run_s_memory_is_bounded_as_before() {
+    let mut client = bounded(40_000_000, 8);
+    for fill in ["t[i] = i", "t['k' .. i] = i", "t[i + 0.5] = i", "t[#t + 1] = {}", "t = {t}"] {
+        let reply = eval(&mut client, &format!("local t = {{}} for i = 1, 1e7 do {fill} end return 1"));
+        assert!(reply.contains("limits.script_memory_mb, which is 8"), "{fill}: {reply}");
+        assert_eq!(eval(&mut client, "return #string.rep('x', 7e6)"), ":7000000\r\n");
+    }
+}
+
 /// One function of C or of ours, called once, that would take from ten seconds to hours: no instruction ends it.
 #[test]
 fn one_call_takes_no_longer_than_a_run() {
@@ -442,6 +513,19 @@ fn one_call_takes_no_longer_than_a_run() {
         "local t = {1, 1, 1, 1} for i = 1, 33 do t['x' .. i] = 1 end local k = 5 while k <= 2^28 do t[k] = 1 k = k * 2 end table.remove(t, 1) return 1".into(),
         "local t = {1, 1, 1, 1} for i = 1, 33 do t['x' .. i] = 1 end local k = 5 while k <= 2^28 do t[k] = 1 k = k * 2 end table.insert(t, 1, 1) return 1".into(),
         "local big = {} for i = 1, 2^19 do big[i] = 1 end for i = 1, 2^19 - 1 do big[i] = nil end local a = {} for i = 1, 50000 do a[i] = big end return #cmsgpack.pack(a)".into(),
+        // Each step is slow: it puts the whole table elsewhere, walks along a chain, or looks for a text in one.
+        "local t = {1, 1, 1, 1} local n, k = 0, 5 while k <= 2^20 do k = k * 2 n = n + 1 end for i = 1, 2^17 - 1 - n do t['x' .. i] = 1 end k = 5 while k <= 2^20 do t[k] = 1 k = k * 2 end table.remove(t, #t - 600000) return 1".into(),
+        "local t = {1, 1, 1, 1} local n, k = 0, 5 while k <= 2^20 do k = k * 2 n = n + 1 end for i = 1, 2^17 - 1 - n do t['x' .. i] = 1 end k = 5 while k <= 2^20 do t[k] = 1 k = k * 2 end table.insert(t, #t - 600000, 1) return 1".into(),
+        crowd("2^19", "40000", "return table.maxn(t)"),
+        crowd("2^19", "40000", "local ok, text = pcall(cjson.encode, t) return #text"),
+        crowd("2^19", "40000", "return #cmsgpack.pack(t)"),
+        crowd("2^19", "40000", "return {map = t}"),
+        crowd("2^19", "40000", "return {set = t}"),
+        crowd("2^19", "40000", "for k, v in pairs(t) do rawset(string, k, v) end return 1"),
+        crowd("2^19", "2^18 + 1", "return 1"),
+        "return #(('a'):rep(1e6):gsub('.+', ('%0'):rep(200000)))".into(),
+        "return #(('a'):rep(1e6):gsub('(.+)', ('%1'):rep(200000)))".into(),
+        "local s = ('a'):rep(1e7) return #(('a'):rep(1e6):gsub('.', {a = s}))".into(),
         // A resume that raises: whoever watches goes on to know who executes.
         "local co = coroutine.create(function() return unpack({}, 1, 7990) end) pcall(coroutine.resume, co) pcall(function() local x, f = coroutine.resume(co) end) local s = string.rep(' ', 2e7) .. '1' local n = 0 while true do n = s + n end".into(),
     ] {

@@ -12,9 +12,9 @@ use highwater_core::{NodeId, Outcome, Timestamp};
 use highwater_engines::{Frame, Nanos, Refusal, Request, Taken, Worker};
 
 use super::message::{Ask, Message, decode_keys};
-use super::rights;
 use crate::clock::unix_ms;
 use crate::resp::acl::change::News;
+use crate::resp::acl::requests;
 use crate::resp::connection::place::is_nothing;
 use crate::resp::describe::{command_of, words};
 use crate::resp::moment::Moment;
@@ -88,6 +88,16 @@ struct Running {
     /// What of its words somebody waits for; `Some(None)`: anybody is to look.
     wakes: Option<Option<Vec<Vec<u8>>>>,
     reply_bytes: usize,
+}
+
+/// What is said of a request before it is submitted.
+pub enum Judged {
+    /// It may be.
+    May,
+    /// A pause holds it back.
+    Waits,
+    /// Its user may not; what the client is told.
+    Denied(String),
 }
 
 /// What a try to submit came to.
@@ -248,6 +258,23 @@ impl Guests {
         }
     }
 
+    /// Whether a request may be submitted, by the pauses and users as this node knows them now.
+    pub fn judge(&self, ask: &Ask, args: &[u8]) -> Judged {
+        if self.door.clients.pauses(ask.effect != Effect::Reads, unix_ms()) {
+            return Judged::Waits;
+        }
+        let name = self.watch.names.get(usize::from(ask.procedure.0)).copied().unwrap_or_default();
+        let once = ask.session.is_some();
+        let asked = requests::Asked { user: &ask.user, procedure: ask.procedure, name, once };
+        let Some(user) = self.door.access.user(&ask.user) else {
+            return Judged::Denied("NOPERM the user does not exist any more".into());
+        };
+        match requests::check(&user, &asked, args, self.door.procedures) {
+            Ok(()) => Judged::May,
+            Err(error) => Judged::Denied(error.to_string()),
+        }
+    }
+
     #[allow(clippy::too_many_arguments, reason = "one place calls it, with what that place has")]
     fn submit(
         &mut self,
@@ -268,19 +295,13 @@ impl Guests {
             Gate::Waits => return Tried::Waits,
             Gate::Refuses(refusal) => return self.refuse(node, ask, args, refusal),
         }
-        let time = unix_ms();
-        if self.door.clients.pauses(ask.effect != Effect::Reads, time) {
-            return Tried::Waits;
-        }
-        let user = self.door.access.user(&ask.user);
-        let allowed = match &user {
-            Some(user) => rights::check(user, ask, args, self.door.procedures, &self.watch.names)
-                .map_err(|error| error.to_string()),
-            None => Err("NOPERM the user does not exist any more".into()),
-        };
-        if let Err(why) = allowed {
-            self.answer(node, ask.number, Outcome::Denied, Timestamp::ZERO, why.as_bytes());
-            return Tried::Gone;
+        match self.judge(ask, args) {
+            Judged::May => {}
+            Judged::Waits => return Tried::Waits,
+            Judged::Denied(why) => {
+                self.answer(node, ask.number, Outcome::Denied, Timestamp::ZERO, why.as_bytes());
+                return Tried::Gone;
+            }
         }
         let procedures = self.door.procedures;
         self.args.clear();
@@ -290,7 +311,7 @@ impl Guests {
             && let Some(place) = self.args.get_mut(..8)
         {
             const { assert!(Moment::BYTES == 16) };
-            place.copy_from_slice(&time.to_le_bytes());
+            place.copy_from_slice(&unix_ms().to_le_bytes());
         }
         let token = pack(Owner::Keeper, SLOT, self.first + self.running.len() as u64);
         let request = Request { session: ask.session, ..Request::new(token, ask.procedure, &self.args) };

@@ -18,7 +18,7 @@
 //!   One without an answer (the connection broke, or who leads no more says nothing for a quarter of a second) is `UNKNOWN`; it is never
 //!   sent again. Before anybody else is asked its connection is cut, so that it is not begun later.
 //! - **No circles.** What came from a node goes to the engine, or is refused; it is not forwarded.
-//! - **Who asks.** A request names its user, and is let through by the users of the node that serves ([`rights`]). That the name is right
+//! - **Who asks.** A request names its user, and is let through by the users of the node that serves ([`requests`](crate::resp::acl::requests)). That the name is right
 //!   is the other node's word: nodes are known to each other by their handshake. No client can say such a thing.
 //! - **What it means.** Commands and procedures travel by number: nodes whose numbers differ ([`message::format`]) ask each other nothing.
 //! - **Bounds.** Requests under way to a leader, requests of a node that wait there, replies that a node does not take: each has its
@@ -28,12 +28,11 @@
 
 pub mod guests;
 pub mod message;
-pub mod rights;
 pub mod upstream;
 
 use std::sync::Arc;
 
-use highwater_core::NodeId;
+use highwater_core::{NodeId, Outcome, Timestamp};
 use highwater_engines::{Nanos, Refusal, Worker};
 
 use self::guests::Guests;
@@ -164,6 +163,10 @@ impl Forwarding {
         for (at, seq) in self.upstream.take_unknown() {
             clients.unanswered(at, seq, self.stopwatch.now());
         }
+        for ((at, seq), why) in self.upstream.take_denied() {
+            let now = self.stopwatch.now();
+            clients.released(at, seq, now, Outcome::Denied, Timestamp::ZERO, why.as_bytes());
+        }
         for (at, seq) in self.upstream.take_refused() {
             clients.refused(at, seq, self.stopwatch.now(), Refusal::NotServing { ask: None }, 0);
         }
@@ -172,7 +175,7 @@ impl Forwarding {
     /// Submits what other nodes ask.
     pub fn serve(&mut self, now: Nanos, engine: &mut dyn Worker, gate: Gate, ending: Option<Refusal>) {
         if gate == Gate::Open {
-            self.upstream.run_again(now, engine);
+            self.upstream.run_again(now, engine, |ask, args| self.guests.judge(ask, args));
         }
         let links = &self.links;
         self.guests.serve(now, engine, gate, ending, |node| links.queued(node));

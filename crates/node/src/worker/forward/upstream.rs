@@ -14,6 +14,7 @@ use std::collections::{BTreeSet, VecDeque};
 use highwater_core::NodeId;
 use highwater_engines::{Frame, Nanos, Refusal, Request, Taken, Worker};
 
+use super::guests::Judged;
 use super::message::{Ask, Message, encode_keys};
 use crate::resp::EngineRequest;
 use crate::token::{Owner, pack};
@@ -67,6 +68,8 @@ pub struct Upstream {
     put_off: Vec<Place>,
     /// Requests that were refused, and are asked of nobody else.
     refused: Vec<Place>,
+    /// Requests that were to be run here, and whose users may not any more.
+    denied: Vec<(Place, String)>,
     /// Requests whose end nobody will tell.
     unknown: Vec<Place>,
     out: Vec<(NodeId, Frame)>,
@@ -76,9 +79,8 @@ pub struct Upstream {
 #[derive(Default)]
 struct Again {
     requests: VecDeque<Asked>,
-    /// The node that refused the last of them, and since when they wait; nobody and never before somebody looked.
+    /// The node that refused the last of them.
     by: Option<NodeId>,
-    since: Option<Nanos>,
     next: Nanos,
 }
 
@@ -89,6 +91,8 @@ struct Asked {
     bytes: usize,
     /// As it was sent.
     frame: Frame,
+    /// When somebody looked first after it was refused for the first time: however often it is asked again, its client does not wait for ever.
+    refused_at: Option<Nanos>,
 }
 
 /// Whom requests go to.
@@ -122,6 +126,7 @@ impl Upstream {
             again: Again::default(),
             put_off: Vec::new(),
             refused: Vec::new(),
+            denied: Vec::new(),
             unknown: Vec::new(),
             out: Vec::new(),
         }
@@ -200,10 +205,12 @@ impl Upstream {
         if self.again.requests.is_empty() {
             return;
         }
-        let since = *self.again.since.get_or_insert(now);
-        if now >= since + PATIENCE {
-            self.refused.extend(self.again.requests.drain(..).map(|asked| asked.place));
-        }
+        let Upstream { again, refused, .. } = self;
+        again.requests.retain_mut(|asked| {
+            let late = now >= *asked.refused_at.get_or_insert(now) + PATIENCE;
+            refused.extend(late.then_some(asked.place));
+            !late
+        });
         let Some(asking) = self.asking.as_ref().filter(|_| self.leaves_at.is_none()) else { return };
         if self.again.by == Some(asking.leader) && now < self.again.next {
             return;
@@ -214,30 +221,53 @@ impl Upstream {
         {
             let (message, args) = Message::decode(&asked.frame).expect("it was encoded here");
             let Message::Ask(ask) = message else { unreachable!("nothing else is asked") };
-            self.send(asked.place, ask, args);
+            self.send(asked.place, ask, args, asked.refused_at);
         }
     }
 
-    /// Has this node's engine run what was refused elsewhere, as far as it takes it: this node leads now.
-    pub fn run_again(&mut self, now: Nanos, engine: &mut dyn Worker) {
+    /// Has this node's engine run what was refused elsewhere, as far as it takes it: this node leads now. As with requests of other nodes, a user
+    /// who may not any more is told so, a pause holds them back, and what a client asked behind a request that was put off waits for that one's end.
+    pub fn run_again(&mut self, now: Nanos, engine: &mut dyn Worker, judge: impl Fn(&Ask, &[u8]) -> Judged) {
+        let mut stand_still: BTreeSet<usize> = self.put_off.iter().map(|(at, _)| *at).collect();
+        let mut behind = VecDeque::new();
         while self.serves
             && let Some(asked) = self.again.requests.pop_front()
         {
             let (message, args) = Message::decode(&asked.frame).expect("it was encoded here");
             let Message::Ask(ask) = message else { unreachable!("nothing else is asked") };
             let (at, seq) = asked.place;
+            if stand_still.contains(&at) {
+                behind.push_back(asked);
+                continue;
+            }
+            match judge(&ask, args) {
+                Judged::May => {}
+                Judged::Waits => {
+                    stand_still.insert(at);
+                    behind.push_back(asked);
+                    continue;
+                }
+                Judged::Denied(why) => {
+                    self.denied.push((asked.place, why));
+                    continue;
+                }
+            }
             let token = pack(Owner::Client, at, seq);
             let request = Request { session: ask.session, ..Request::new(token, ask.procedure, args) };
             match engine.submit(now, request) {
-                Ok(Taken::PutOff) => self.put_off.push(asked.place),
+                Ok(Taken::PutOff) => {
+                    stand_still.insert(at);
+                    self.put_off.push(asked.place);
+                }
                 Ok(Taken::Placed) => {}
                 Err(Refusal::Busy | Refusal::NotServing { .. }) => {
                     self.again.requests.push_front(asked);
-                    return;
+                    break;
                 }
                 Err(_) => self.refused.push(asked.place),
             }
         }
+        behind.into_iter().rev().for_each(|asked| self.again.requests.push_front(asked));
     }
 
     /// A request of a client has ended here.
@@ -288,6 +318,11 @@ impl Upstream {
         std::mem::take(&mut self.refused)
     }
 
+    /// Requests that were to be run here, and what their clients are told instead.
+    pub fn take_denied(&mut self) -> Vec<(Place, String)> {
+        std::mem::take(&mut self.denied)
+    }
+
     /// Whether a request that was put off is to be tried again.
     pub fn may_ask(&self, now: Nanos) -> bool {
         match &self.asking {
@@ -300,10 +335,9 @@ impl Upstream {
     /// When those that were put off are told that there is nobody, or whoever leads no more has had the time to answer.
     pub fn deadline(&self) -> Option<Nanos> {
         let lacks = self.lacks_since.map(|since| since + PATIENCE);
-        let again = self.again.since.filter(|_| !self.again.requests.is_empty()).map(|since| {
-            let asks = self.asking.is_some() && self.leaves_at.is_none();
-            if asks { self.again.next.min(since + PATIENCE) } else { since + PATIENCE }
-        });
+        let asks = self.asking.is_some() && self.leaves_at.is_none();
+        let late = self.again.requests.iter().filter_map(|asked| Some(asked.refused_at? + PATIENCE)).min();
+        let again = late.map(|late| if asks { self.again.next.min(late) } else { late });
         [lacks, again, self.leaves_at].into_iter().flatten().min()
     }
 
@@ -331,16 +365,17 @@ impl Upstream {
             user: request.user.to_vec(),
             session: request.session,
         };
-        self.send(place, ask, request.args);
+        self.send(place, ask, request.args, None);
         Forwarded::Sent
     }
 
     /// Sends a request to the one who is asked.
-    fn send(&mut self, place: Place, ask: Ask, args: &[u8]) {
+    fn send(&mut self, place: Place, ask: Ask, args: &[u8], refused_at: Option<Nanos>) {
         let asking = self.asking.as_mut().expect("it has room");
         let number = asking.first + asking.asked.len() as u64;
         let frame = Message::Ask(Ask { number, ..ask }).encode(args);
-        asking.asked.push_back(Some(Asked { place, bytes: args.len(), frame: frame.clone() }));
+        let asked = Asked { place, bytes: args.len(), frame: frame.clone(), refused_at };
+        asking.asked.push_back(Some(asked));
         asking.bytes += args.len();
         self.out.push((asking.leader, frame));
     }
@@ -358,9 +393,6 @@ impl Upstream {
         if !matches!(refusal, Refusal::NotServing { .. }) {
             self.refuse_earlier(asked.place);
             return Some(asked.place);
-        }
-        if self.again.requests.is_empty() {
-            self.again.since = None;
         }
         self.again.by = Some(from);
         self.again.requests.push_back(asked);
@@ -383,7 +415,7 @@ impl Upstream {
     fn refuse_earlier(&mut self, answered: Place) {
         let Upstream { again, refused, .. } = self;
         again.requests.retain(|asked| {
-            let earlier = asked.place.0 == answered.0;
+            let earlier = asked.place.0 == answered.0 && asked.place.1 < answered.1;
             refused.extend(earlier.then_some(asked.place));
             !earlier
         });

@@ -1,3 +1,4 @@
+use super::super::guests::Judged;
 use super::*;
 use crate::resp::request::Effect;
 use highwater_core::{Incarnation, Levels, ProcedureId};
@@ -131,15 +132,79 @@ fn what_was_refused_elsewhere_is_run_here_in_order() {
     assert_eq!(upstream.serial(), None, "nothing is left there");
     let answers = [Ok(Taken::Placed), Err(Refusal::Busy), Ok(Taken::PutOff), Err(Refusal::NoQuorum)];
     let mut engine = Engine(answers.into(), Vec::new());
-    upstream.run_again(2, &mut engine);
+    let may = |_: &Ask, _: &[u8]| Judged::May;
+    upstream.run_again(2, &mut engine, may);
     assert!(upstream.has_own_first());
-    upstream.run_again(3, &mut engine);
+    upstream.run_again(3, &mut engine, may);
     assert_eq!(engine.1, [0, 1].map(|seq| pack(Owner::Client, 4, seq)));
-    assert_eq!(upstream.take_refused(), [(4, 2)]);
-    assert!(upstream.has_own_first(), "the second was put off, and what comes next waits for it");
-    upstream.ended((4, 0));
+    assert!(
+        upstream.take_refused().is_empty(),
+        "what the client asked behind what was put off waits for its end"
+    );
+    upstream.run_again(4, &mut engine, may);
+    assert_eq!(engine.1.len(), 2);
     upstream.ended((4, 1));
+    assert!(upstream.has_own_first());
+    upstream.run_again(5, &mut engine, may);
+    assert_eq!(upstream.take_refused(), [(4, 2)]);
     assert!(!upstream.has_own_first());
+}
+
+/// Refused elsewhere, and now to be run here: by whoever may, once nothing is paused; and in the order of each client.
+#[test]
+fn what_is_run_here_is_looked_at_as_what_other_nodes_ask_is() {
+    let mut upstream = asking();
+    for (at, seq) in [(4, 0), (4, 1), (5, 0), (6, 0)] {
+        upstream.ask(0, &request(b"x", false), at as u64, (at, seq));
+    }
+    upstream.look(1, Ok(()));
+    (0..4).for_each(|number| {
+        assert_eq!(upstream.refused(NodeId(1), number, Refusal::NotServing { ask: None }), None);
+    });
+    upstream.look(2, Ok(()));
+    let mut engine = Engine([Ok(Taken::Placed), Ok(Taken::Placed), Ok(Taken::Placed)].into(), Vec::new());
+    upstream.run_again(2, &mut engine, |ask, _| match ask.client {
+        4 => Judged::Waits,
+        5 => Judged::Denied("NOPERM".into()),
+        _ => Judged::May,
+    });
+    assert_eq!(engine.1, [pack(Owner::Client, 6, 0)]);
+    assert_eq!(upstream.take_denied(), [((5, 0), "NOPERM".to_string())]);
+    upstream.run_again(3, &mut engine, |_, _| Judged::May);
+    assert_eq!(engine.1[1..], [0, 1].map(|seq| pack(Owner::Client, 4, seq)));
+}
+
+/// Two nodes that send a request to and fro, none of which leads: its client is told after a second, not never.
+#[test]
+fn what_is_refused_again_and_again_is_refused_in_the_end() {
+    let elsewhere = Refusal::NotServing { ask: None };
+    let mut upstream = asking();
+    upstream.ask(0, &request(b"x", false), 9, (4, 0));
+    let (mut now, mut number) = (1, 0);
+    while upstream.take_refused().is_empty() {
+        let asked = upstream.drain().count();
+        if asked > 0 || number == 0 {
+            assert_eq!(upstream.refused(NodeId(1), number, elsewhere), None);
+            number += 1;
+        }
+        upstream.look(now, Err(elsewhere));
+        now += AGAIN_AFTER;
+        assert!(now < 2 * PATIENCE, "it is sent to and fro for ever");
+    }
+    assert!(now > PATIENCE && number > 100);
+    assert!(!upstream.is_leaving());
+}
+
+/// An answer says nothing of what its client asked later.
+#[test]
+fn what_was_asked_later_than_what_was_answered_is_asked_again() {
+    let mut upstream = asking();
+    (0..2).for_each(|seq| assert_eq!(upstream.ask(0, &request(b"x", false), 9, (4, seq)), Forwarded::Sent));
+    assert_eq!(upstream.refused(NodeId(1), 1, Refusal::NotServing { ask: None }), None);
+    assert_eq!(upstream.answered(NodeId(1), 0), Some((4, 0)));
+    assert!(upstream.take_refused().is_empty());
+    upstream.look(10, Err(Refusal::NotServing { ask: None }));
+    assert!(!upstream.is_leaving(), "it was asked again");
 }
 
 #[test]

@@ -1,25 +1,37 @@
-//! Whether the user in whose name a node forwards a request may ask it, by the users of the node that serves.
+//! Whether a user may ask what stands in a request, by the rules as they are now: one that another node forwards, and one that has waited since it
+//! was admitted.
 
+use highwater_core::ProcedureId;
 use highwater_core::codec::{Malformed, Reader};
 
-use super::message::Ask;
-use crate::resp::acl::{User, may};
+use super::{User, may};
 use crate::resp::command::Opcode;
 use crate::resp::errors::CommandError;
 use crate::resp::moment::Moment;
 use crate::resp::request::{Args, Framing, Step, Watch};
 use crate::resp::{Procedures, interactive};
 
-/// Looks at every command of a request. `names`: those of procedures, by id.
+/// What is asked, beside the arguments.
+pub struct Asked<'a> {
+    /// The name of the user who asks.
+    pub user: &'a [u8],
+    /// The procedure, and what clients call it.
+    pub procedure: ProcedureId,
+    /// See `procedure`.
+    pub name: &'a str,
+    /// Under a session.
+    pub once: bool,
+}
+
+/// Looks at every command of a request.
 ///
 /// # Errors
 /// What its client is told.
 pub fn check(
     user: &User,
-    ask: &Ask,
+    asked: &Asked<'_>,
     args: &[u8],
     procedures: Procedures,
-    names: &[&str],
 ) -> Result<(), CommandError> {
     if user.may_everything() {
         return Ok(());
@@ -30,21 +42,18 @@ pub fn check(
             denied = may(user, opcode, args).map_err(|denied| denied.error());
         }
     };
-    if ask.session.is_some() {
+    if asked.once {
         visit(named(b"hw.once"), Args::none());
     }
-    let read = match ask.procedure {
-        exec if exec == procedures.exec => executed(args, &ask.user, &mut visit),
+    let read = match asked.procedure {
+        exec if exec == procedures.exec => executed(args, asked.user, &mut visit),
         watch if watch == procedures.watch => watched(args, &mut visit),
         interact if interact == procedures.interact => {
             visit(named(interactive::name_of(args)), Args::none());
             interactive::commands(args, &mut visit)
         }
         users if users == procedures.users => changed(args, &mut visit),
-        other => {
-            let name = names.get(usize::from(other.0)).copied().unwrap_or_default();
-            with_words(&[name.as_bytes()], |words| visit(named(b"hw.call"), words))
-        }
+        _ => with_words(&[asked.name.as_bytes()], |words| visit(named(b"hw.call"), words)),
     };
     // What cannot be read is not run: the procedure would say so, too, but not who asked.
     read.map_err(|_| CommandError::Syntax)?;
