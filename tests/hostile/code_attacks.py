@@ -185,6 +185,21 @@ def modules(at):
     return f"{loaded} of {len(MODULES)} were loaded"
 
 
+def crowd(nodes, keys, then):
+    """A table of numbers that are spread in a table of half as many nodes, and meet in one chain of one with so many."""
+    return (
+        f"local M = {nodes} - 1 local C = math.floor(2^32 / M) local t = {{}} for i = 0, {keys} - 1 do local c, a = i % C, math.floor(i / C) "
+        f"t[2^52 + a * 2^32 + (c * M - 0x43300000 - a) % 2^32] = 1 end {then}"
+    )
+
+
+# A table in which every moved item finds no room.
+CRAMPED = (
+    "local t = {1, 1, 1, 1} local n, k = 0, 5 while k <= 2^20 do k = k * 2 n = n + 1 end for i = 1, 2^17 - 1 - n do t['x' .. i] = 1 end "
+    "k = 5 while k <= 2^20 do t[k] = 1 k = k * 2 end "
+)
+
+
 def scripts_that_take_their_time(at):
     """What is one slow instruction after another runs into its bound of time; its leader leads on, in the same epoch."""
     # Comparisons of strings that are there already, and concatenations: nothing counts them.
@@ -207,6 +222,16 @@ def scripts_that_take_their_time(at):
         "local a, b = string.rep('x', 1e7), string.rep('x', 1e7 - 1) .. 'x' while true do if a < b then return 1 end end",
         "local a = string.rep('x', 5e6) while true do local b = a .. a if #b == 1 then return 1 end end",
         "local n = 0 while true do n = n + 1 end",
+        # One instruction, or one call, of which each step is slow.
+        crowd("2^17", "2^16 + 1", "return 1"),
+        crowd("2^19", "2^18 + 1", "return 1"),
+        crowd("2^19", "40000", "for i = 1, 100 do table.maxn(t) end while true do end"),
+        crowd("2^19", "40000", "while true do pcall(cjson.encode, t) end"),
+        crowd("2^19", "40000", "while true do cmsgpack.pack(t) end"),
+        CRAMPED + "table.remove(t, #t - 600000) while true do end",
+        CRAMPED + "table.insert(t, #t - 600000, 1) while true do end",
+        # Much of little.
+        "return #(('a'):rep(1e6):gsub('.+', ('%0'):rep(200000)))",
     ]
     leader, took = at.leader(), []
     with Wire(at.port(), timeout=60) as wire:

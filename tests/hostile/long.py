@@ -114,6 +114,49 @@ def blocks_and_pipelines(at):
     return f"others waited {pipelined:.1f} s beside a pipeline, {block:.1f} s beside a block"
 
 
+STARS = 8_000_000
+
+
+def patterns_and_names(at):
+    """Patterns that go back and forth, and things named again and again: refused in words or quick, and the lead stays."""
+    said = []
+    with Wire(at.port(), timeout=300) as wire:
+        for start in range(0, 2_000, 1_000):
+            wire.done("MSET", *[word for n in range(start, start + 1_000) for word in (f"key:{n}", n)])
+        wire.done("HSET", "h", *[word for n in range(100) for word in (f"field:{n}", n)])
+        for start in range(0, 100_000, 20_000):
+            wire.done("SADD", "s", *range(start, start + 20_000))
+        for pattern in ("*" * STARS + "zz", "*[" + "A" * STARS):
+            for words in (
+                ("KEYS", pattern),
+                ("SCAN", 0, "COUNT", 1000, "MATCH", pattern),
+                ("HSCAN", "h", 0, "MATCH", pattern),
+                ("COMMAND", "LIST", "FILTERBY", "PATTERN", pattern),
+                ("CONFIG", "GET", pattern, pattern),
+                ("FUNCTION", "LIST", "LIBRARYNAME", pattern),
+                ("HW.PROCEDURES", pattern),
+            ):
+                with Beside(at) as beside:
+                    wire.ask(*words)
+                said.append(beside.slowest)
+        for words in (
+            ("COMMAND", "DOCS") + ("set",) * 300_000,
+            ("COMMAND", "INFO") + ("set",) * 300_000,
+            ("CLIENT", "SETNAME", "n" * 16_000_000),
+            ("CLIENT", "SETINFO", "LIB-NAME", "n" * 16_000_000),
+            ("ACL", "SETUSER", "u") + tuple(f"~k{n}" for n in range(100_000)),
+            ("ZINTER", 1000) + ("s",) * 1000,
+        ):
+            with Beside(at) as beside:
+                assert isinstance(wire.ask(*words), Refused), words[:2]
+            said.append(beside.slowest)
+        with Beside(at) as beside:
+            assert wire.done("SINTERCARD", 20_000, *("s",) * 20_000) == 100_000
+        said.append(beside.slowest)
+        wire.done("DEL", "s", "h")
+    return f"others waited {max(said):.2f} s at most"
+
+
 RUN = '(func (export "procedure:run"))'
 
 

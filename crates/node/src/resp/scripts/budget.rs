@@ -121,6 +121,7 @@ impl Budget {
     pub fn begin(&self, lua: &Lua, state: *mut ffi::lua_State, limits: Limits) -> mlua::Result<()> {
         self.limits.set(limits);
         self.state.set(state);
+        self.crowds.forget();
         self.left.set(if limits.instructions == 0 { i64::MAX } else { limits.instructions as i64 });
         self.executed.set(0);
         self.spent.set(None);
@@ -194,9 +195,9 @@ impl Budget {
         Ok(())
     }
 
-    /// Whether a table of this run was refused to grow, as its numbers would meet too often.
-    pub fn is_crowded(&self) -> bool {
-        self.crowds.refused()
+    /// What it knows of the growth of tables.
+    pub fn crowds(&self) -> &Crowds {
+        &self.crowds
     }
 
     /// The same for work that allocates nothing, and reads bytes as quickly as memory gives them.

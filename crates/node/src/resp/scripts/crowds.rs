@@ -56,7 +56,6 @@ impl Crowds {
             ffi::lua_setallocf(state, allocate, std::ptr::from_ref(self).cast_mut().cast());
         }
         self.parts.borrow_mut().clear();
-        self.refused.set(false);
         true
     }
 
@@ -71,9 +70,14 @@ impl Crowds {
         }
     }
 
-    /// Whether a table was refused to grow since the last [`watch`](Self::watch).
+    /// Whether a table was refused to grow since this was [forgotten](Self::forget).
     pub fn refused(&self) -> bool {
         self.refused.get()
+    }
+
+    /// Another run begins, or another text is compiled.
+    pub fn forget(&self) {
+        self.refused.set(false);
     }
 
     /// Whether the numbers of each part that is there would meet seldom enough in one of so many nodes.

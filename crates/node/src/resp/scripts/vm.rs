@@ -202,6 +202,7 @@ impl Vm {
             chunk.used = self.clock.get();
             return Ok(chunk.function.clone());
         }
+        self.run.budget.crowds().forget();
         self.lua
             .set_memory_limit(self.lua.used_memory() + limits().memory_bytes)
             .expect("this allocator has a limit");
@@ -334,7 +335,7 @@ impl Vm {
     }
 
     fn out_of_memory(&self) -> Failed {
-        if self.run.budget.is_crowded() {
+        if self.run.budget.crowds().refused() {
             return Failed::text("ERR the script fills a table with numbers that Lua's hash takes for one");
         }
         let mib = limits().memory_bytes >> 20;
