@@ -117,6 +117,16 @@ impl Op {
         matches!(self, Op::Set(..) | Op::Append(..) | Op::Push(..) | Op::ZAdd(..))
     }
 
+    /// Whether it changed something, by its reply.
+    pub fn changed(&self, reply: &str) -> bool {
+        match self {
+            Op::Get(_) | Op::Pttl(_) | Op::Range(_) | Op::ZRange(_) => false,
+            Op::Expire(..) | Op::Persist(_) => reply != ":0\r\n",
+            Op::Pop(..) | Op::Move(..) | Op::ZPop(..) => !matches!(reply, "$-1\r\n" | "*-1\r\n" | "_\r\n"),
+            Op::Set(..) | Op::Append(..) | Op::Push(..) | Op::ZAdd(..) | Op::Sweep => true,
+        }
+    }
+
     /// Whether both look at one key. The sweep looks at none that a client names.
     pub fn shares_key_with(&self, other: &Op) -> bool {
         let none = State::new();
