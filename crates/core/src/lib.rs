@@ -5,6 +5,7 @@
 //! - [`level`]: what builds of different age agree to write.
 //! - [`limits`]: how large everything may be, in one place.
 //! - [`durability`]: what a reply promises. [`evidence`]: what proves that a disk is the newest of its node.
+//! - [`generation`]: which of several things that take each other's place an answer is about.
 //! - [`schema`]: tables, their key kinds and their indexes. [`fingerprint`]: whether two builds have the same.
 //! - [`transaction`]: the one way to touch data. [`procedure`]: the one way to name a transaction's code.
 //! - [`work`]: what a transaction does, counted.
@@ -26,6 +27,7 @@ pub mod durability;
 pub mod evidence;
 pub mod fingerprint;
 pub mod footprint;
+pub mod generation;
 pub mod hooks;
 pub mod ids;
 pub mod level;
@@ -45,6 +47,7 @@ pub use clock::{Clock, ClockChoice};
 pub use durability::Durability;
 pub use fingerprint::Fingerprint;
 pub use footprint::{Access, Footprint};
+pub use generation::Generation;
 pub use ids::{
     Ballot, EntryIndex, Epoch, Incarnation, Nanos, NodeId, ProcedureId, StreamId, TableId, Timestamp,
 };

@@ -20,16 +20,12 @@
 
 use std::collections::BTreeMap;
 
-use highwater_core::{Timestamp, planted};
+use highwater_core::{Generation, Timestamp, planted};
 
 use crate::seam::Nanos;
 
 /// Pause after a checkpoint that came to nothing.
 pub(crate) const RETRY_AFTER: Nanos = 200_000_000;
-
-/// Numbers the stores that a replica has in its process, one in place of the other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Generation(u64);
 
 /// A checkpoint under way, if there is one, and whether there is one of the store in use. `B`: what is known when it begins; `F`: what a worker finds; `S`: what it says when it has settled.
 pub(crate) struct Checkpointing<B, F, S> {
@@ -96,6 +92,11 @@ impl<B, F, S> Checkpointing<B, F, S> {
         self.kept == Some(self.store)
     }
 
+    /// The store in use, of those that this replica has had in its process.
+    pub fn store(&self) -> Generation {
+        self.store
+    }
+
     /// The store in use was loaded from a checkpoint.
     pub fn resumed(&mut self) {
         self.kept = Some(self.store);
@@ -104,7 +105,7 @@ impl<B, F, S> Checkpointing<B, F, S> {
     /// Another store takes the place of the one in use: there is no checkpoint of it, whatever becomes of the one under way, which is
     /// given up. What has to be undone of that.
     pub fn replace_store(&mut self) -> Option<Undo> {
-        self.store.0 += 1;
+        self.store.advance();
         self.give_up()
     }
 
@@ -196,9 +197,12 @@ impl<B, F, S> Checkpointing<B, F, S> {
         Some(undo)
     }
 
-    /// The host could not. Whether tombstones were kept for it.
+    /// The host could not. Whether tombstones were kept for it. Of one that was given up it says nothing: the next one need not wait.
     pub fn failed(&mut self, now: Nanos, number: u64) -> bool {
-        let stage = if number == self.number { self.stage.take() } else { None };
+        if number != self.number {
+            return false;
+        }
+        let stage = self.stage.take();
         self.not_before = now + RETRY_AFTER;
         matches!(stage, Some(Stage::Locating { .. } | Stage::Scanning { .. }))
     }
@@ -244,7 +248,9 @@ mod tests {
         assert_eq!(two.give_up(), Some(Undo { told: true, kept: false }));
         let number = two.begin("later");
         assert!(two.located(old, 0, 1, 1).is_none() && two.settled(old, 0, 'x').is_none());
+        let pause = two.not_before;
         assert!(!two.failed(5, old) && two.is(number) && !two.is(old));
+        assert_eq!(two.not_before, pause, "nor does the next one wait for what became of it");
         assert_eq!(two.located(number, 0, 1, 1), Some(&"later"));
         assert!(two.failed(5, number) && !two.may_begin(5) && two.may_begin(5 + RETRY_AFTER));
     }

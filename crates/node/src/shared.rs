@@ -228,13 +228,20 @@ impl Shared {
         self.meters.iter().map(|meter| meter.expired.load(Ordering::Relaxed)).sum()
     }
 
-    /// A checkpoint was published, or failed.
-    pub fn checkpoint_ended(&self, published: bool) {
-        self.checkpoints[usize::from(!published)].fetch_add(1, Ordering::Relaxed);
-        self.save_failed.store(!published, Ordering::Relaxed);
-        if published {
+    /// A checkpoint was published; `of_this`: it is of the store in use. One that took long may be of the store before, and saves nothing of
+    /// this one.
+    pub fn checkpoint_published(&self, of_this: bool) {
+        self.checkpoints[0].fetch_add(1, Ordering::Relaxed);
+        if of_this {
+            self.save_failed.store(false, Ordering::Relaxed);
             self.saved_unix_s.store(unix_ms() / 1000, Ordering::Relaxed);
         }
+    }
+
+    /// A checkpoint came to nothing.
+    pub fn checkpoint_failed(&self) {
+        self.checkpoints[1].fetch_add(1, Ordering::Relaxed);
+        self.save_failed.store(true, Ordering::Relaxed);
     }
 
     /// Checkpoints published, and those that failed.

@@ -170,6 +170,11 @@ impl Stream {
         [next, self.tick_durable(now)].into_iter().flatten().min()
     }
 
+    /// Entries up to here are installed, though [`trim`](Stream::trim) may be told to keep some of them.
+    pub fn know_installed(&mut self, upto: EntryIndex) {
+        self.installed = self.installed.max(upto.min(self.decided));
+    }
+
     /// Drops decided entries up to `upto`, oldest first, while more than `keep_bytes` are held: a replica that lags may
     /// pull them. Entries that every replica knows to be decided are pulled by nobody, so of these only a sixteenth of
     /// `keep_bytes` is kept; as long as no replica lags, the log is small enough to stay in the processor's cache.

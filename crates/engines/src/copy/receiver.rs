@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use highwater_core::{NodeId, StreamId, Timestamp};
+use highwater_core::{Generation, NodeId, StreamId, Timestamp};
 
 use crate::seam::Nanos;
 
@@ -13,6 +13,8 @@ pub struct Receiver {
     had_store: bool,
     /// Has copied one.
     copied: bool,
+    /// How often the workers were told to let go of the store: names the last time.
+    parkings: Generation,
     /// Donors asked since the store was lost.
     asked: u32,
     random: u64,
@@ -27,7 +29,7 @@ enum Stage {
     /// A copy is needed; not before `at`.
     Wanted { at: Nanos },
     /// Waits for the workers to let go of the old store.
-    Parking { parked: BTreeSet<StreamId> },
+    Parking { parking: Generation, parked: BTreeSet<StreamId> },
     /// Asked a donor.
     Asking { donor: NodeId, copy: u64, deadline: Nanos },
     /// Parts arrive.
@@ -61,7 +63,8 @@ pub const RETRY_AFTER: Nanos = 50_000_000;
 impl Receiver {
     /// A replica that does not know yet what its empty store is.
     pub fn new(seed: u64) -> Receiver {
-        Receiver { stage: Stage::Unborn, had_store: false, copied: false, asked: 0, random: seed | 1 }
+        let (stage, parkings) = (Stage::Unborn, Generation::default());
+        Receiver { stage, had_store: false, copied: false, parkings, asked: 0, random: seed | 1 }
     }
 
     /// This replica votes, and its log goes back to the birth of the cluster. Whether its store is complete by that.
@@ -158,16 +161,27 @@ impl Receiver {
         }
     }
 
-    /// The workers are told to let go of the store.
-    pub fn park(&mut self) {
-        self.stage = Stage::Parking { parked: BTreeSet::new() };
+    /// The workers are told to let go of the store: the name under which they answer.
+    pub fn park(&mut self) -> Generation {
+        let parking = self.parkings.advance();
+        self.stage = Stage::Parking { parking, parked: BTreeSet::new() };
+        parking
+    }
+
+    /// Whether answers to this are waited for. What a worker answered earlier says nothing: it has had a copied store to work with since.
+    pub fn is_parking(&self, name: Generation) -> bool {
+        matches!(self.stage, Stage::Parking { parking, .. } if parking == name)
     }
 
     /// One of them has; whether all `parts` have now.
-    pub fn parked(&mut self, part: StreamId, parts: usize) -> bool {
-        let Stage::Parking { parked } = &mut self.stage else { return false };
-        parked.insert(part);
-        parked.len() == parts
+    pub fn parked(&mut self, name: Generation, part: StreamId, parts: usize) -> bool {
+        match &mut self.stage {
+            Stage::Parking { parking, parked } if *parking == name => {
+                parked.insert(part);
+                parked.len() == parts
+            }
+            _ => false,
+        }
     }
 
     /// Chooses a donor: a follower, since the leader has enough to do; but the leader every other time, since the followers'
@@ -230,5 +244,25 @@ impl Receiver {
     /// The donor, and the copy, that has to hear that it is over if this replica gives up.
     pub fn to_give_up(&self) -> Option<(NodeId, u64)> {
         self.copy()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker that answers late let go of an earlier store: it may be at work with the next one.
+    #[test]
+    fn who_let_go_of_the_store_before_has_not_let_go_of_this_one() {
+        let mut receiver = Receiver::new(1);
+        receiver.want(0);
+        let before = receiver.park();
+        assert!(!receiver.parked(before, StreamId(0), 2) && receiver.parked(before, StreamId(1), 2));
+        receiver.retry(10);
+        let parking = receiver.park();
+        assert!(receiver.is_parking(parking) && !receiver.is_parking(before));
+        assert!(!receiver.parked(before, StreamId(0), 2) && !receiver.parked(before, StreamId(1), 2));
+        assert!(!receiver.parked(parking, StreamId(0), 2), "one of two");
+        assert!(receiver.parked(parking, StreamId(1), 2));
     }
 }

@@ -93,6 +93,13 @@ impl Sender {
         });
     }
 
+    /// The controller does not give this copy any more, and keeps no tombstones for it once all workers have let go: who asks for it late is
+    /// refused.
+    pub fn end(&mut self, name: CopyName) {
+        self.announced.retain(|known| *known != name);
+        self.sending.retain(|sending| sending.name() != name);
+    }
+
     /// The receiver has installed chunks up to `seq`.
     pub fn acknowledged(&mut self, receiver: Voter, copy: u64, seq: u32) {
         let meant = |sending: &&mut Sending| sending.receiver == receiver && sending.copy == copy;

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use highwater_consensus::{Members, Stream};
 use highwater_core::log::{EntryHeader, EntryKind};
-use highwater_core::{EntryIndex, Epoch, Timestamp};
+use highwater_core::{EntryIndex, Epoch, Generation, Timestamp};
 use highwater_store::{Applier, Occ};
 
 use super::checked::CheckedEntry;
@@ -42,8 +42,8 @@ pub struct Replay {
     start: EntryIndex,
     /// Claims whose index is not decided here yet.
     claims: Vec<OpenClaim>,
-    /// Of an epoch that this worker leads: the first entry that the mark has not passed.
-    above_mark: EntryIndex,
+    /// The first entry behind which neither a copy of this state nor a checkpoint can go on yet: see [`first_above`](Replay::first_above).
+    above: EntryIndex,
     /// While waiting for other streams at the first entry of a later epoch: how many such entries were announced.
     arrived: usize,
     /// The epoch that ends there.
@@ -73,7 +73,7 @@ impl Replay {
             floor,
             start,
             claims: Vec::new(),
-            above_mark: start,
+            above: start,
             arrived: 0,
             waiting_in: Epoch(0),
             counted_to: EntryIndex(0),
@@ -337,44 +337,61 @@ impl Replay {
         speculation: &Speculation,
         turn: &mut Turn<'_>,
     ) {
-        // One is kept in any case: `locate` compares its timestamp.
-        let installed = EntryIndex(self.behind_the_mark(context, stream, speculation).0.saturating_sub(2));
-        let options = context.options();
+        // One is kept in any case: `locate` finds by its timestamp that nothing is missing before the first one above.
+        let before = |index: EntryIndex| EntryIndex(index.0.saturating_sub(2));
+        let (installed, options) = (before(self.apply), context.options());
+        stream.know_installed(installed);
+        let (first_above, leads) = self.first_above(context, stream, speculation);
+        let mut unneeded = before(first_above);
+        // If another worker of a follower is stuck the floor stands still, and what lies above it would grow for ever.
+        if !leads && stream.bytes_between(unneeded.next(), installed) > options.backlog_bytes() {
+            unneeded = installed;
+        }
         let keep = if hooks::trims_early() { 0 } else { options.log_retain_bytes as u64 };
         // What was installed in a store that is on no disk may be on no disk at all, while those whose stores are have yet to write it
         // (`async`). A leader's disk is behind by less than this, for it takes no requests beyond.
         let volatile = context.shared.store_is_volatile.load(Ordering::Relaxed);
         let keep = if volatile { keep.max(options.backlog_bytes()) } else { keep };
-        turn.again |= stream.trim(installed, keep);
+        turn.again |= stream.trim(unneeded, keep);
     }
 
-    /// The first entry that is not installed or, of the epoch that this worker leads, not below the mark: a copy of the
-    /// state that begins at the mark goes on there. If the mark stands still because votes wait for their copies, that is
-    /// all that moves it again.
-    fn behind_the_mark(
+    /// The first entry that is not installed, or closes above the floor of a copy of the state, or of a checkpoint, that begins now: it goes on
+    /// there. And whether this worker leads. In the epoch that this worker leads that floor is the mark, else what all streams have installed.
+    ///
+    /// Invariant: of the entries before it at least one is kept, if there ever was one. Floors only grow, so whoever begins at a later floor finds
+    /// where to go on, however long nothing is written any more. An entry closes at its leader's clock, and the other streams may end
+    /// below: had its stream kept nothing older, no checkpoint could begin here before somebody writes. And if the mark stands still because
+    /// votes wait for their copies, such a copy is all that moves it again.
+    fn first_above(
         &mut self,
         context: &Context,
         stream: &Stream,
         speculation: &Speculation,
-    ) -> EntryIndex {
-        let Some(mark) = speculation.led().and_then(|led| context.shared.watermark.mark_in(led)) else {
-            return self.apply;
-        };
-        let mut at = self.above_mark.max(stream.tail().first);
+    ) -> (EntryIndex, bool) {
+        let watermark = &context.shared.watermark;
+        let mark = speculation.led().and_then(|led| watermark.mark_in(led));
+        let floor = mark.unwrap_or_else(|| watermark.applied_floor());
+        let mut at = self.above.max(stream.tail().first);
         while at < self.apply
-            && CheckedEntry::held(stream, at).is_none_or(|entry| entry.header().closed_ts <= mark)
+            && CheckedEntry::held(stream, at).is_none_or(|entry| entry.header().closed_ts <= floor)
         {
             at = at.next();
         }
-        self.above_mark = at;
-        at
+        self.above = at;
+        (at, mark.is_some())
     }
 
-    /// Tells the controller, once, that the leader no longer keeps what this stream lacks.
-    pub fn report_too_far(&mut self, context: &Context, stream: &Stream, turn: &mut Turn<'_>) {
+    /// Tells the controller, once, that the leader no longer keeps what this stream lacks, with this `store`.
+    pub fn report_too_far(
+        &mut self,
+        context: &Context,
+        stream: &Stream,
+        store: Generation,
+        turn: &mut Turn<'_>,
+    ) {
         if stream.too_far().is_some() && !self.told_too_far {
             self.told_too_far = true;
-            turn.report(context, Report::TooFar(context.id));
+            turn.report(context, Report::TooFar { stream: context.id, store });
         }
     }
 

@@ -28,6 +28,8 @@ pub struct Desk {
     written: u64,
     checkpoint: Vec<CheckpointOrder>,
     wake_workers: bool,
+    /// Answers that came when what they are about had gone, by what that was.
+    late: BTreeMap<&'static str, u64>,
     hang_up: Vec<NodeId>,
 }
 
@@ -46,6 +48,7 @@ impl Desk {
             written: 0,
             checkpoint: Vec::new(),
             wake_workers: false,
+            late: BTreeMap::new(),
             hang_up: Vec::new(),
             shared,
         }
@@ -105,6 +108,22 @@ impl Desk {
     /// For the log: something that an operator would want to read.
     pub fn note(&mut self, event: impl Into<String>) {
         self.events.push(event.into());
+    }
+
+    /// An answer came late: what it is about is gone, and it counts for nothing. Said in the log the first time, and then less and less often.
+    pub fn late(&mut self, about: &'static str) {
+        let count = self.late.entry(about).or_default();
+        *count += 1;
+        if count.is_power_of_two() {
+            let note = format!("an answer came late, {about}, and is left: {count} so far");
+            self.events.push(note);
+        }
+    }
+
+    /// How many came late, about that.
+    #[cfg(test)]
+    pub fn came_late(&self, about: &str) -> u64 {
+        self.late.get(about).copied().unwrap_or_default()
     }
 
     /// To be remembered across the end of this process, if there is a disk.

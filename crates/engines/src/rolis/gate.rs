@@ -68,8 +68,16 @@ impl Gate {
     }
 
     /// Everything written up to `position` is on disk: how many changes that are.
+    ///
+    /// Invariant: positions count what this process handed out, behind what its disk had before, so a word that comes late is a lower one, and
+    /// says nothing. None is beyond what was handed out: it would be about another journal, and vouch for what is on no disk.
     pub fn synced(&mut self, position: LogPosition) -> u64 {
-        self.synced_bytes = position.0;
+        assert!(
+            position.0 <= self.written,
+            "synced up to {position:?}, and {} were handed out",
+            self.written
+        );
+        self.synced_bytes = self.synced_bytes.max(position.0);
         while let Some((_, changes, _)) = self.ends.pop_front_if(|(end, ..)| *end <= position.0) {
             self.synced = changes;
         }
@@ -157,6 +165,21 @@ mod tests {
 
     fn frame(number: u8) -> Frame {
         Frame { head: Bytes::copy_from_slice(&[number]), body: Bytes::new() }
+    }
+
+    #[test]
+    fn a_word_on_a_sync_that_comes_late_takes_nothing_back() {
+        let mut gate = Gate { written: 90, ..Gate::default() };
+        gate.ends.extend([(30, 1, 10), (60, 2, 10), (90, 3, 10)]);
+        assert_eq!((gate.synced(LogPosition(60)), gate.unsynced_bytes()), (2, 30));
+        assert_eq!((gate.synced(LogPosition(30)), gate.unsynced_bytes()), (2, 30), "late");
+        assert_eq!((gate.synced(LogPosition(90)), gate.unsynced_bytes()), (3, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "were handed out")]
+    fn a_sync_of_more_than_was_written_is_of_another_journal() {
+        Gate { written: 90, ..Gate::default() }.synced(LogPosition(91));
     }
 
     #[test]

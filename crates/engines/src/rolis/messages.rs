@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_consensus::{Members, Plan, Tail};
-use highwater_core::{Ballot, EntryIndex, Epoch, Level, NodeId, StreamId, Timestamp};
+use highwater_core::{Ballot, EntryIndex, Epoch, Generation, Level, NodeId, StreamId, Timestamp};
 use highwater_store::Store;
 
 use super::checkpoint::{Located, Settling};
@@ -23,6 +23,8 @@ pub struct EpochStart {
 pub struct Restart {
     /// The new store, still empty.
     pub store: Arc<Store>,
+    /// Which one that is, of those that this replica has had.
+    pub generation: Generation,
     /// First entry that the copied state may lack.
     pub start: EntryIndex,
     /// Everything at or below is in the copied state.
@@ -59,8 +61,8 @@ pub enum Command {
     Quiesce(u64),
     /// Take requests again.
     Resume,
-    /// Stop looking at the log and at the watermark; report when done. The store is about to be replaced.
-    Park,
+    /// Stop looking at the log and at the watermark; report under this name when done. The store is about to be replaced.
+    Park(Generation),
     /// Go on from a copied state that is about to arrive.
     Restart(Restart),
     /// A receiver wants to start from this floor: find the first entry that it needs.
@@ -72,6 +74,8 @@ pub enum Command {
         /// Everything at or below will be in the copied state.
         floor: Timestamp,
     },
+    /// This copy is not given any more: let go of it, whether it was asked for or not, and report.
+    EndCopy(CopyName),
     /// A checkpoint begins at this floor: find the first entry that it lacks, and where recovery would begin.
     CheckpointFrom {
         /// Which one.
@@ -123,11 +127,22 @@ pub enum Report {
     },
     /// The answer to [`Command::Quiesce`], with its number: what was asked before somebody took requests again counts no more.
     Quiesced(StreamId, u64),
-    /// The answer to [`Command::Park`]; with the newest membership that the stream knows to be decided everywhere, which may
-    /// stand for changes that it skipped.
-    Parked(StreamId, Option<Members>),
+    /// The answer to [`Command::Park`].
+    Parked {
+        /// Which of them.
+        parking: Generation,
+        /// Which stream.
+        stream: StreamId,
+        /// The newest membership that the stream knows to be decided everywhere, which may stand for changes that it skipped.
+        members: Option<Members>,
+    },
     /// The leader no longer keeps what this stream lacks.
-    TooFar(StreamId),
+    TooFar {
+        /// Which stream.
+        stream: StreamId,
+        /// The store that lacks it.
+        store: Generation,
+    },
     /// The answer to [`Command::Locate`].
     Located {
         /// Who asked for which copy.
@@ -136,6 +151,13 @@ pub enum Report {
         stream: StreamId,
         /// First entry that the receiver needs; `None` if it is no longer kept.
         start: Option<EntryIndex>,
+    },
+    /// The answer to [`Command::EndCopy`].
+    CopyEnded {
+        /// The copy, and its receiver.
+        copy: CopyName,
+        /// Which stream.
+        stream: StreamId,
     },
     /// The answer to [`Command::CheckpointFrom`].
     CheckpointFrom {

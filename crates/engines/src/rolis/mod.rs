@@ -62,6 +62,8 @@ pub mod control;
 mod controller;
 mod desk;
 mod disk_room;
+#[cfg(test)]
+mod ended;
 mod execute;
 mod facts;
 mod feed;
@@ -72,6 +74,8 @@ pub mod handover;
 mod health;
 mod hooks;
 pub mod horizon;
+#[cfg(test)]
+mod idle;
 mod lead;
 mod ledger;
 mod locate;

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use highwater_consensus::{ElectionMessage, Members, Message, Voter};
 use highwater_core::log::{EntryHeader, EntryKind};
 use highwater_core::{
-    Ballot, Clock, EntryIndex, Epoch, Incarnation, Level, Levels, NodeId, Registry, Schema, StreamId,
-    Timestamp,
+    Ballot, Clock, EntryIndex, Epoch, Generation, Incarnation, Level, Levels, NodeId, Registry, Schema,
+    StreamId, Timestamp,
 };
 use highwater_store::Store;
 
@@ -73,7 +73,7 @@ fn a_parked_voter_does_not_forget_a_change_that_it_accepted() {
     worker.deliver(0, from, frame(adopt, change(&admitted)));
     let too_far = Message::TooFar { ballot: leads, first: EntryIndex(9), members: Some(admitted.clone()) };
     worker.deliver(0, from, frame(too_far, Bytes::new()));
-    shared.commands[0].put(Command::Park);
+    shared.commands[0].put(Command::Park(Generation::default()));
     worker.turn(0, &mut out);
     controller.turn(0, &mut said);
     // Another candidate asks.

@@ -304,6 +304,12 @@ pub trait Controller: Send {
         false
     }
 
+    /// Whether the store in use is on this replica's disk, by a checkpoint of it or because it came from one: one that is published late may be
+    /// of the store before.
+    fn keeps_store(&self) -> bool {
+        true
+    }
+
     /// A consistent-enough picture for people and reports.
     fn status(&self, now: Nanos) -> Status;
 

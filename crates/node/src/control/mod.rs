@@ -604,10 +604,14 @@ impl ControlThread {
                 if let (CheckpointNews::Failed(_), Some(checkpoints)) = (news, &mut self.checkpoints) {
                     checkpoints.failed(now);
                 }
-                if !matches!(news, CheckpointNews::Wanted | CheckpointNews::Scanned { .. }) {
-                    self.shared.checkpoint_ended(matches!(news, CheckpointNews::Published(_)));
-                }
                 self.controller.checkpoint(now, news);
+                match news {
+                    CheckpointNews::Published(_) => {
+                        self.shared.checkpoint_published(self.controller.keeps_store())
+                    }
+                    CheckpointNews::Failed(_) => self.shared.checkpoint_failed(),
+                    CheckpointNews::Wanted | CheckpointNews::Scanned { .. } => {}
+                }
             }
             ControlLetter::Start { connection, spec } => self.loads.start(connection, spec, &self.shared),
             ControlLetter::Ask { connection, request } => self.serve_admin(now, connection, request),

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -90,7 +90,11 @@ enum Job {
 #[derive(Debug)]
 pub struct CheckpointDesk {
     jobs: Sender<Job>,
-    abandoned: Arc<AtomicBool>,
+    /// The last scan that was asked for.
+    asked: AtomicU64,
+    /// Scans up to this number are of no use. A flag would be taken back by the next scan, and a long one that was given up would be finished
+    /// before it.
+    abandoned: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Job {
@@ -106,7 +110,8 @@ impl std::fmt::Debug for Job {
 impl CheckpointDesk {
     /// Has the store scanned.
     pub fn scan(&self, number: u64, floor: Timestamp, store: Arc<Store>) {
-        self.abandoned.store(false, Ordering::Release);
+        let before = self.asked.swap(number, Ordering::Relaxed);
+        assert!(before < number, "a checkpoint's number is not used again");
         self.post(Job::Scan { number, floor, store });
     }
 
@@ -123,7 +128,7 @@ impl CheckpointDesk {
 
     /// What was scanned, or is being, is of no use.
     pub fn abandon(&self) {
-        self.abandoned.store(true, Ordering::Release);
+        self.abandoned.fetch_max(self.asked.load(Ordering::Relaxed), Ordering::Release);
         self.post(Job::Abandon);
     }
 
@@ -138,7 +143,7 @@ pub struct CheckpointThread<D: Disk> {
     disk: D,
     rules: CheckpointRules,
     jobs: Receiver<Job>,
-    abandoned: Arc<AtomicBool>,
+    abandoned: Arc<AtomicU64>,
     queues: Arc<JournalQueues>,
     /// Those on disk that can be gone on from, oldest first, and what of the journal each needs no more.
     kept: VecDeque<(u64, Vec<LogPosition>)>,
@@ -183,8 +188,8 @@ where
         damaged: BTreeSet<u64>,
     ) -> (CheckpointThread<D>, CheckpointDesk) {
         let (sender, jobs) = channel();
-        let abandoned = Arc::new(AtomicBool::new(false));
-        let desk = CheckpointDesk { jobs: sender, abandoned: abandoned.clone() };
+        let abandoned = Arc::new(AtomicU64::new(0));
+        let desk = CheckpointDesk { jobs: sender, asked: AtomicU64::new(0), abandoned: abandoned.clone() };
         // One that cannot be read says nothing of the next one's length.
         let newest = kept.last().and_then(|(number, _)| Manifest::read(&disk, *number).ok());
         queues.checkpoint_took(newest.map_or(0, |manifest| manifest.len_bytes()), 0);
@@ -225,11 +230,16 @@ where
                 }
             }
             Job::Publish { number, complete_at, engine, released } => {
-                let Some(scanned) = self.scanned.take_if(|scanned| scanned.number == number) else { return };
-                self.await_sync(released.1, stopping);
-                match self.publish(scanned, complete_at, &engine, released) {
-                    Ok(()) => tell(CheckpointNews::Published(number)),
-                    Err(error) => self.fail(number, &error, tell),
+                // Whoever waits for a publication begins no other checkpoint: it has to hear of this one in any case.
+                let scanned = self.scanned.take_if(|scanned| scanned.number == number);
+                let published = scanned.map(|scanned| {
+                    self.await_sync(released.1, stopping);
+                    self.publish(scanned, complete_at, &engine, released)
+                });
+                match published {
+                    Some(Ok(())) => tell(CheckpointNews::Published(number)),
+                    Some(Err(error)) => self.fail(number, &error, tell),
+                    None => tell(CheckpointNews::Failed(number)),
                 }
             }
         }
@@ -252,7 +262,7 @@ where
         self.queues.set_ballast_in_use(scan.from_ballast);
         let frugal = scan.from_ballast && self.queues.is_low();
         let (writer, parts) = Writer::begin(&self.disk, store, scan)?;
-        let ended = || abandoned.load(Ordering::Acquire) || stopping();
+        let ended = || abandoned.load(Ordering::Acquire) >= number || stopping();
         let threads = self.rules.threads.clamp(1, parts.len());
         let mut shares: Vec<Vec<PartWriter<D::File>>> = (0..threads).map(|_| Vec::new()).collect();
         for (at, part) in parts.into_iter().enumerate() {
@@ -395,7 +405,35 @@ fn write_parts<F: DiskFile>(
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
+    use highwater_core::Schema;
+    use highwater_disk::simulated::SimulatedDisk;
+
     use super::*;
+
+    /// The store was replaced while it was scanned, or the scan had not begun, and the next scan took the word back that gave the first one
+    /// up: what was copied went to the disk only after all of the store before.
+    #[test]
+    fn a_scan_that_was_given_up_is_not_finished_before_the_next_one() {
+        let (store, queues) = (Store::new(Schema::new(vec![])), Arc::new(JournalQueues::new(1, |_| {})));
+        let rules = CheckpointRules { incarnation: 7, parts: 1, threads: 1, keep: NonZeroUsize::MIN };
+        let disk = SimulatedDisk::new(1);
+        let (mut thread, desk) = CheckpointThread::new(disk, rules, queues, Vec::new(), BTreeSet::new());
+        desk.scan(1, Timestamp::ZERO, store.clone());
+        desk.abandon();
+        desk.scan(2, Timestamp::ZERO, store);
+        let told = RefCell::new(Vec::new());
+        while let Ok(job) = thread.jobs.try_recv() {
+            thread.work(job, &|| false, &|news| told.borrow_mut().push(news));
+        }
+        assert_eq!(told.take(), [CheckpointNews::Scanned { number: 2, newest: Timestamp::ZERO }]);
+        // Nor is anybody left waiting for one that is not there.
+        desk.publish(1, Timestamp::ZERO, Vec::new(), (vec![LogPosition(0)], LogPosition(0)));
+        let job = thread.jobs.try_recv().unwrap();
+        thread.work(job, &|| false, &|news| told.borrow_mut().push(news));
+        assert_eq!(told.take(), [CheckpointNews::Failed(1)]);
+    }
 
     #[test]
     fn a_preamble_is_read_back_and_leaves_the_engine_s_words() {

@@ -196,10 +196,11 @@ impl<D: Disk> JournalThread<D> {
 
     /// Looks for the folder itself if nobody has for a while; whether it is not known to be lost.
     fn has_its_folder(&self) -> bool {
-        if !self.queues.was_looked_at_within(LOOK_EVERY + LOOK_EVERY / 2)
-            && let Ok(Some(why)) = self.journal.disk().why_lost()
-        {
-            self.queues.set_lost(Some(words_of(&why)));
+        if !self.queues.was_looked_at_within(LOOK_EVERY + LOOK_EVERY / 2) {
+            let look = self.queues.begin_look();
+            if let Ok(Some(why)) = self.journal.disk().why_lost() {
+                self.queues.set_lost(look, Some(words_of(&why)));
+            }
         }
         !self.queues.is_lost()
     }

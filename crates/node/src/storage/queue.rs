@@ -9,6 +9,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use highwater_core::Generation;
 use highwater_core::evidence::Starts;
 use highwater_disk::journal::Files;
 use highwater_engines::{DiskState, LogPosition, Nanos};
@@ -58,9 +59,20 @@ pub struct JournalQueues {
     pub troubles: Troubles,
     /// See [`is_lost`](JournalQueues::is_lost).
     lost: AtomicBool,
-    /// When somebody looked whether it is.
-    looked: Mutex<Option<Instant>>,
+    /// The looks at the folder, by two threads.
+    looks: Mutex<Looks>,
     files: Mutex<NodeFiles>,
+}
+
+/// The looks at the folder. The watch looks, and the journal's thread if nobody has for a while; either may be held up in the middle.
+#[derive(Debug, Default)]
+struct Looks {
+    /// The last one that was begun.
+    begun: Generation,
+    /// The latest one of those whose findings count.
+    told: Generation,
+    /// When somebody looked last.
+    at: Option<Instant>,
 }
 
 /// Which files have to be there.
@@ -125,7 +137,7 @@ impl JournalQueues {
             at_work_since: AtomicU64::new(0),
             troubles: Troubles::default(),
             lost: AtomicBool::new(false),
-            looked: Mutex::default(),
+            looks: Mutex::default(),
             files: Mutex::default(),
         }
     }
@@ -214,14 +226,34 @@ impl JournalQueues {
         self.files.lock().expect("nobody panics while holding the files")
     }
 
-    /// No later start would find what is written now, and why; or it would (again). Whether that is news.
-    pub(super) fn set_lost(&self, why: Option<String>) -> bool {
-        self.lost.store(why.is_some(), Ordering::Relaxed);
-        let news = self.troubles.set(Part::Folder, why);
+    /// Somebody is about to look whether the folder is the one that is open: names what is found by it.
+    pub(super) fn begin_look(&self) -> Generation {
+        self.looks().begun.advance()
+    }
+
+    /// A look found that no later start would find what is written now, and why; or that one would (again). Whether that is news.
+    ///
+    /// Invariant: of two looks the one that began later counts, whichever ends first. One that began before the folder was lost, and ends late,
+    /// does not have what is synced there acknowledged.
+    pub(super) fn set_lost(&self, look: Generation, why: Option<String>) -> bool {
+        let news = {
+            let mut looks = self.looks();
+            if look < looks.told {
+                tracing::info!("a look at the folder ended late, after a later one: it says nothing");
+                return false;
+            }
+            looks.told = look;
+            self.lost.store(why.is_some(), Ordering::Relaxed);
+            self.troubles.set(Part::Folder, why)
+        };
         if news {
             self.ring();
         }
         news
+    }
+
+    fn looks(&self) -> MutexGuard<'_, Looks> {
+        self.looks.lock().expect("nobody panics while it is held")
     }
 
     /// Whether no later start would find what is written now: the folder was removed, moved or replaced. Nothing becomes durable then.
@@ -229,14 +261,14 @@ impl JournalQueues {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Somebody looks whether the folder still is the one that is open.
+    /// Somebody has looked whether the folder still is the one that is open.
     pub(super) fn looked(&self) {
-        *self.looked.lock().expect("nobody panics while it is held") = Some(Instant::now());
+        self.looks().at = Some(Instant::now());
     }
 
     /// Whether somebody has looked in the last `time`.
     pub(super) fn was_looked_at_within(&self, time: Duration) -> bool {
-        let looked = *self.looked.lock().expect("nobody panics while it is held");
+        let looked = self.looks().at;
         looked.is_some_and(|looked| looked.elapsed() < time)
     }
 

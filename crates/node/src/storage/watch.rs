@@ -56,6 +56,7 @@ impl<D: Disk> FolderWatch<D> {
     /// Looks once, and says what is news.
     pub fn look(&mut self) {
         // What cannot be told now is as it was: a folder that is lost is not found again by want of a descriptor.
+        let look = self.queues.begin_look();
         let Ok(mut lost) = self.disk.why_lost() else { return };
         self.queues.looked();
         let missing = if lost.is_none() { self.find_missing() } else { Ok(Default::default()) };
@@ -64,7 +65,7 @@ impl<D: Disk> FolderWatch<D> {
             lost = Some(format!("{} in its folder was removed", list(&written)));
         }
         let lost = lost.map(|why| words_of(&why));
-        if self.queues.set_lost(lost.clone()) {
+        if self.queues.set_lost(look, lost.clone()) {
             match lost {
                 Some(why) => tracing::error!("{why}"),
                 None => tracing::warn!("the folder is there again, and this node goes on"),
@@ -168,6 +169,77 @@ mod tests {
         lost(&mut watch, "lock");
         fs::remove_dir_all(&path).unwrap();
         lost(&mut watch, "was removed or moved");
+    }
+
+    /// A folder whose names take long to read: meanwhile something happens.
+    struct Slow<'a>(DataDirectory, &'a (dyn Fn() + Sync));
+
+    impl Disk for Slow<'_> {
+        type File = <DataDirectory as Disk>::File;
+
+        fn names(&self) -> io::Result<Vec<String>> {
+            let names = self.0.names();
+            (self.1)();
+            names
+        }
+
+        fn why_lost(&self) -> io::Result<Option<String>> {
+            self.0.why_lost()
+        }
+
+        fn create(&self, name: &str, len: u64) -> io::Result<Self::File> {
+            self.0.create(name, len)
+        }
+
+        fn open(&self, name: &str) -> io::Result<Self::File> {
+            self.0.open(name)
+        }
+
+        fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+            self.0.rename(from, to)
+        }
+
+        fn remove(&self, name: &str) -> io::Result<()> {
+            self.0.remove(name)
+        }
+
+        fn sync_names(&self) -> io::Result<()> {
+            self.0.sync_names()
+        }
+
+        fn free_bytes(&self) -> io::Result<u64> {
+            self.0.free_bytes()
+        }
+    }
+
+    /// The journal's thread looks by itself when this one is held up, and found the folder gone. Then this one said what it had found before,
+    /// and what was synced into the lost folder was acknowledged.
+    #[test]
+    fn a_look_that_began_before_the_folder_was_lost_does_not_find_it_again() {
+        let place = tempfile::tempdir().unwrap();
+        let (path, away) = (place.path().join("node-0"), place.path().join("away"));
+        let queues = Arc::new(JournalQueues::new(1, |_| {}));
+        let is_slow = std::sync::atomic::AtomicBool::new(false);
+        let meanwhile = {
+            let (queues, path, away, is_slow) = (queues.clone(), path.clone(), away.clone(), &is_slow);
+            move || {
+                if is_slow.load(std::sync::atomic::Ordering::Relaxed) {
+                    fs::rename(&path, &away).unwrap();
+                    assert!(queues.set_lost(queues.begin_look(), Some(words_of("the folder was moved"))));
+                }
+            }
+        };
+        let disk = Slow(DataDirectory::open(&path).unwrap(), &meanwhile);
+        let mut watch = FolderWatch::new(disk, queues.clone());
+        is_slow.store(true, std::sync::atomic::Ordering::Relaxed);
+        watch.look();
+        assert!(queues.is_lost(), "the look began before");
+        is_slow.store(false, std::sync::atomic::Ordering::Relaxed);
+        watch.look();
+        assert!(queues.is_lost());
+        fs::rename(&away, &path).unwrap();
+        watch.look();
+        assert!(!queues.is_lost(), "one that began since does");
     }
 
     /// An error that says nothing of the folder once cleared what had been found before.

@@ -51,7 +51,7 @@ pub(super) struct Keeping {
     last: u64,
     waits: VecDeque<(u64, After)>,
     /// A checkpoint under way, and where workers' records are needed from.
-    checkpointing: Checkpointing<(), LogPosition, ()>,
+    pub checkpointing: Checkpointing<(), LogPosition, ()>,
     orders: Vec<CheckpointOrder>,
     /// What was copied is complete, and on no disk.
     pub copied: bool,

@@ -529,6 +529,10 @@ impl Controller for MeerkatController {
         MemoryStatus { shares, used: self.store.used(), logs, most: shares.store }
     }
 
+    fn keeps_store(&self) -> bool {
+        self.keeping.checkpointing.keeps_store()
+    }
+
     fn copies_state(&self) -> bool {
         match self.standing {
             Standing::Learning => !self.keeping.copied,

@@ -90,6 +90,9 @@ impl RolisController {
             }
             return;
         };
+        if !self.checkpointing.is(number) {
+            self.desk.late("about a checkpoint that was given up");
+        }
         let workers = self.desk.workers();
         if let Some((_, floor)) = self.checkpointing.located(number, stream.0, located, workers).copied() {
             self.desk.order(CheckpointOrder::Scan { number, floor });
@@ -98,7 +101,7 @@ impl RolisController {
 
     fn on_scanned(&mut self, now: Nanos, number: u64, newest: Timestamp) {
         if !self.checkpointing.is_scanning(number) {
-            return;
+            return self.desk.late("about a checkpoint that was given up");
         }
         let leading = self.leadership.leading();
         if leading.is_none() && !self.desk.shared.is_certain() {
@@ -130,6 +133,9 @@ impl RolisController {
             }
             return;
         };
+        if !self.checkpointing.is(number) {
+            self.desk.late("about a checkpoint that was given up");
+        }
         let Some(settled) = self.checkpointing.settled(number, stream.0, decided) else { return };
         let (streams, mut released) = streams_of(&settled.parts);
         self.released.clone_from(&released);
@@ -150,7 +156,10 @@ impl RolisController {
 
     fn on_published(&mut self, number: u64) {
         if self.checkpointing.published(number) {
-            // It may be of the store before: then one of this store begins at once.
+            if !self.checkpointing.keeps_store() {
+                self.desk.late("about a checkpoint of the store before");
+            }
+            // Then one of this store begins at once.
             self.watch_store();
             let released = std::mem::take(&mut self.released);
             self.desk.command_all(|stream| Command::CheckpointPublished(released[stream.0 as usize]));
@@ -240,6 +249,7 @@ mod tests {
     use crate::memory::Account;
     use crate::options::Options;
     use crate::rolis::control::Granted;
+    use crate::rolis::messages::Report;
     use crate::rolis::shared::Shared;
     use crate::seam::Controller;
 
@@ -290,7 +300,7 @@ mod tests {
 
     /// The leader says that this replica is too far behind; it copies a state, and that is complete.
     fn copy(controller: &mut RolisController, now: Nanos) {
-        controller.on_too_far(now, STREAM);
+        controller.on_too_far(now, STREAM, controller.checkpointing.store());
         let donor = NodeId(2);
         controller.receiver.park();
         let name = controller.receiver.ask(now + ASK_AFTER, donor, 1);
@@ -312,6 +322,7 @@ mod tests {
             assert!(controller.lacks_checkpoint());
             controller.on_checkpoint_news(3, CheckpointNews::Published(old));
             assert!(controller.lacks_checkpoint(), "{durability:?}: what was copied is on no disk");
+            assert!(!controller.keeps_store(), "nor does LASTSAVE say so");
             assert!(controller.describe(3).copying_bytes.is_some(), "and whoever asks hears it");
             let volatile = controller.desk.shared.store_is_volatile.load(Ordering::Relaxed);
             assert_eq!(volatile, durability == Durability::Async);
@@ -323,6 +334,36 @@ mod tests {
             controller.on_checkpoint_news(now, CheckpointNews::Published(new));
             assert!(!controller.lacks_checkpoint() && controller.describe(now).copying_bytes.is_none());
         }
+    }
+
+    /// A stream says it once, of the store that it has; who hears it late threw the copy away that had come since.
+    #[test]
+    fn a_stream_of_the_store_before_that_is_too_far_behind_does_not_cost_the_copy() {
+        let mut controller = controller(Durability::Memory);
+        let before = controller.checkpointing.store();
+        copy(&mut controller, 1);
+        controller.on_report(2, Report::TooFar { stream: STREAM, store: before });
+        assert!(controller.receiver.store_is_complete(), "it is about a store that is gone");
+        assert_eq!(controller.desk.came_late("about the store before"), 1);
+        let store = controller.checkpointing.store();
+        controller.on_report(2, Report::TooFar { stream: STREAM, store });
+        assert!(!controller.receiver.store_is_complete(), "this one is about the copy");
+    }
+
+    /// Workers answer once for each time that they are told. A cell that is restarted under a worker at work would be wrong for ever.
+    #[test]
+    fn who_let_go_of_an_earlier_store_has_not_let_go_of_this_one() {
+        let mut controller = controller(Durability::Memory);
+        let now = 10 * ASK_AFTER;
+        controller.on_too_far(now, STREAM, controller.checkpointing.store());
+        let earlier = controller.receiver.park();
+        let parking = controller.receiver.park();
+        let parked = |parking| Report::Parked { parking, stream: STREAM, members: None };
+        controller.on_report(now, parked(earlier));
+        assert!(controller.receiver.is_parking(parking), "it waits for this one's answers");
+        assert_eq!(controller.desk.came_late("about a store that was let go of"), 1);
+        controller.on_report(now, parked(parking));
+        assert!(!controller.receiver.is_parking(parking));
     }
 
     /// One that was only scanned is given up, and its late answers are nobody's.

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use highwater_consensus::{Members, Standing, Voter};
-use highwater_core::{EntryIndex, NodeId, StreamId, Timestamp};
+use highwater_core::{EntryIndex, Generation, NodeId, StreamId, Timestamp};
 use highwater_store::Store;
 
 use super::super::control::{ControlMessage, Granted};
@@ -24,8 +24,11 @@ const READY_EVERY: Nanos = 20_000_000;
 impl RolisController {
     // ---- receiver ----
 
-    /// The leader no longer keeps what a stream lacks.
-    pub(super) fn on_too_far(&mut self, now: Nanos, stream: StreamId) {
+    /// The leader no longer keeps what a stream lacks, with that store. A copy that has come since does not lack it.
+    pub(super) fn on_too_far(&mut self, now: Nanos, stream: StreamId, store: Generation) {
+        if store != self.checkpointing.store() {
+            return self.desk.late("about the store before");
+        }
         if !self.receiver.must_not_follow() {
             self.desk.note(format!("{stream} is too far behind the leader's log: copying the state"));
             self.lose_store(now);
@@ -46,11 +49,20 @@ impl RolisController {
         }
     }
 
-    pub(super) fn on_parked(&mut self, now: Nanos, stream: StreamId, members: Option<Members>) {
+    pub(super) fn on_parked(
+        &mut self,
+        now: Nanos,
+        parking: Generation,
+        stream: StreamId,
+        members: Option<Members>,
+    ) {
+        if !self.receiver.is_parking(parking) {
+            self.desk.late("about a store that was let go of");
+        }
         // The stream may have skipped changes of epoch that this voter had accepted: its next promise must not be without
         // them.
         members.into_iter().for_each(|members| self.learn_members(now, members));
-        if self.receiver.parked(stream, self.desk.workers()) {
+        if self.receiver.parked(parking, stream, self.desk.workers()) {
             self.ask_donor(now);
         }
     }
@@ -99,15 +111,19 @@ impl RolisController {
         shared.rounds.lose_store();
         shared.copied_bytes.store(0, Ordering::Relaxed);
         self.learn_members(now, members);
-        let (store, leader) = (self.store.clone(), self.election.promised());
+        let (store, generation) = (self.store.clone(), self.checkpointing.store());
+        let leader = self.election.promised();
         self.desk.command_all(|stream| {
-            let start = starts[stream.0 as usize];
-            Command::Restart(Restart { store: store.clone(), start, floor, donor: from, copy, leader })
+            let (store, start) = (store.clone(), starts[stream.0 as usize]);
+            Command::Restart(Restart { store, generation, start, floor, donor: from, copy, leader })
         });
         self.receiver.granted(from, copy);
     }
 
     pub(super) fn on_copied(&mut self, copy: u64, stream: StreamId, at: Timestamp) {
+        if !self.receiver.is_about(copy) {
+            self.desk.late("about a copy that was given up");
+        }
         if let Some(donor) = self.receiver.arrived(copy, stream, at, self.desk.workers()) {
             self.desk.send(donor, ControlMessage::CopyFinished { copy });
             self.desk.shared.receiving_copy.store(false, Ordering::SeqCst);
@@ -115,10 +131,11 @@ impl RolisController {
     }
 
     pub(super) fn on_copy_stalled(&mut self, now: Nanos, copy: u64) {
-        if self.receiver.is_about(copy) {
-            self.give_up_copy();
-            self.receiver.retry(now + RETRY_AFTER);
+        if !self.receiver.is_about(copy) {
+            return self.desk.late("about a copy that was given up");
         }
+        self.give_up_copy();
+        self.receiver.retry(now + RETRY_AFTER);
     }
 
     /// Tells the donor, if there is one: it keeps its tombstones until it hears so.
@@ -147,8 +164,8 @@ impl RolisController {
                 if self.election.followed(now).is_none() {
                     return Some(now + RETRY_AFTER);
                 }
-                self.receiver.park();
-                self.desk.command_all(|_| Command::Park);
+                let parking = self.receiver.park();
+                self.desk.command_all(|_| Command::Park(parking));
                 None
             }
             Step::AskAgain => {
@@ -209,7 +226,7 @@ impl RolisController {
 
     pub(super) fn on_located(&mut self, copy: CopyName, stream: StreamId, start: Option<EntryIndex>) {
         if !self.donor.gives(copy) {
-            return;
+            return self.desk.late("about a copy that is not given any more");
         }
         let Some(start) = start else {
             return self.refuse_copy(copy);
@@ -229,9 +246,17 @@ impl RolisController {
         self.desk.send(receiver, ControlMessage::CopyRefuse { copy });
     }
 
-    /// A copy to `receiver` has ended, one way or the other.
+    /// A copy to `receiver` ends, one way or the other. Its receiver may not know that yet, and ask for it.
+    ///
+    /// Invariant: while a worker may send any of a copy, tombstones stay.
     pub(super) fn stop_serving(&mut self, receiver: NodeId, copy: Option<u64>) {
-        if self.donor.end(receiver, copy) {
+        if let Some(name) = self.donor.end(receiver, copy) {
+            self.desk.command_all(|_| Command::EndCopy(name));
+        }
+    }
+
+    pub(super) fn on_copy_ended(&mut self, copy: CopyName, stream: StreamId) {
+        if self.donor.ended(copy, stream, self.desk.workers()) {
             self.desk.shared.serving_copies.fetch_sub(1, Ordering::SeqCst);
         }
     }

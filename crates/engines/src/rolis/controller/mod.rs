@@ -264,8 +264,9 @@ impl RolisController {
             }
             Report::ClockStands { least } => self.on_clock_stands(now, least),
             Report::Quiesced(stream, round) => self.on_quiesced(now, stream, round),
-            Report::Parked(stream, members) => self.on_parked(now, stream, members),
-            Report::TooFar(stream) => self.on_too_far(now, stream),
+            Report::Parked { parking, stream, members } => self.on_parked(now, parking, stream, members),
+            Report::TooFar { stream, store } => self.on_too_far(now, stream, store),
+            Report::CopyEnded { copy, stream } => self.on_copy_ended(copy, stream),
             Report::Located { copy, stream, start } => self.on_located(copy, stream, start),
             Report::Copied { copy, stream, complete_at } => self.on_copied(copy, stream, complete_at),
             Report::Recalled(stream) => self.on_recalled(stream),
@@ -408,6 +409,10 @@ impl Controller for RolisController {
 
     fn copies_state(&self) -> bool {
         self.receiver.copies()
+    }
+
+    fn keeps_store(&self) -> bool {
+        self.checkpointing.keeps_store()
     }
 
     fn set_disk(&mut self, disk: DiskState) {

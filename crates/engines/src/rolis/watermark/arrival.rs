@@ -17,8 +17,12 @@ pub struct OpenClaim {
 }
 
 /// What the workers know of the end of the current epoch.
+///
+/// Invariant: it speaks of the epoch that the [`Watermark`](super::Watermark) is in, whenever nobody holds its lock.
 #[derive(Debug, Default)]
 pub struct Ends {
+    /// The epoch of which it speaks.
+    pub entered: Epoch,
     /// Who has, of all streams.
     pub arrivals: Vec<Option<Arrival>>,
     /// The final marks of the epochs that ended here.

@@ -6,17 +6,30 @@ use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp};
 use super::super::hooks;
 use super::Watermark;
 use super::arrival::{Arrival, Ends, Start};
-use crate::sync::Ordering;
+use crate::sync::{MutexGuard, Ordering};
 
 impl Watermark {
+    /// The ends of epochs, as far as they are known.
+    ///
+    /// Invariant: the epoch, the final mark of the one before and the membership change under this lock, and nobody reads the last two without
+    /// it. One worker may find the next epoch in the cells while another is still in [`switch`](Watermark::switch), or while a copy takes the
+    /// place of the state: who asks then how the epoch before ended, or who belongs, waits here until all of it is there. Workers take a final
+    /// mark for given as soon as [`mark_in`](Watermark::mark_in) says `None`, and a promise tells the members that are known once all streams
+    /// have answered.
+    pub(super) fn ends(&self) -> MutexGuard<'_, Ends> {
+        let ends = self.ends.lock().expect("no worker panics here");
+        assert_eq!(ends.entered, self.epoch(), "an epoch ends and begins under the lock of the ends");
+        ends
+    }
+
     /// The final mark of an epoch that ended here.
     pub fn final_mark(&self, epoch: Epoch) -> Option<Timestamp> {
-        self.ends.lock().expect("no worker panics here").finals.get(&epoch).copied()
+        self.ends().finals.get(&epoch).copied()
     }
 
     /// The membership of the current epoch, if it was entered through a change.
     pub fn members(&self) -> Option<Members> {
-        self.ends.lock().expect("no worker panics here").members.clone()
+        self.ends().members.clone()
     }
 
     /// The owner of `stream` found the first entry of a later epoch (or, later, that a further one follows). It looks no
@@ -25,7 +38,7 @@ impl Watermark {
     /// The next epoch is the first one that every stream has entered. It is the same on every replica: what is common to
     /// all streams comes in the same order in each, so a longer look never finds an earlier common one.
     pub fn arrive(&self, stream: StreamId, arrival: Arrival) -> bool {
-        let mut ends = self.ends.lock().expect("no worker panics here");
+        let mut ends = self.ends();
         let current = self.epoch();
         if arrival.starts.iter().any(|start| start.epoch <= current) {
             return true;
@@ -75,6 +88,7 @@ impl Watermark {
         hooks::final_mark(current, final_mark);
         ends.finals.insert(current, final_mark);
         ends.members = Some(starts[0].members.clone());
+        ends.entered = goal;
         self.base.store(base.0, Ordering::SeqCst);
         self.epoch.store(goal.0, Ordering::SeqCst);
         for (cell, start) in self.cells.iter().zip(&starts) {
@@ -93,11 +107,11 @@ impl Watermark {
     /// Starts anew from a copied state: in `epoch`, with everything at or below `floor` installed, and stream i known up
     /// to before `starts[i]`. `members`: a membership of that epoch or later. No worker may use the cells meanwhile.
     pub fn restart(&self, epoch: Epoch, members: Members, floor: Timestamp, starts: &[EntryIndex]) {
-        let mut ends = self.ends.lock().expect("no worker panics here");
+        let mut ends = self.ends();
         ends.arrivals.fill(None);
         hooks::restarted();
         ends.finals.clear();
-        ends.members = Some(members);
+        (ends.entered, ends.members) = (epoch, Some(members));
         self.base.store(floor.0, Ordering::SeqCst);
         self.epoch.store(epoch.0, Ordering::SeqCst);
         for (cell, start) in self.cells.iter().zip(starts) {

@@ -205,7 +205,7 @@ impl Watermark {
     /// `None`: older epochs are not installed completely.
     pub fn copy_point(&self, leading: Option<Epoch>) -> Option<(Epoch, Timestamp)> {
         // The lock keeps the epoch from changing.
-        let _ends = self.ends.lock().expect("no worker panics here");
+        let _ends = self.ends();
         // The streams may have left the epoch that the controller still believes to lead: then the mark is a follower's,
         // and runs ahead of what is installed.
         let floor = if leading == Some(self.epoch()) { self.mark() } else { self.applied_floor() };

@@ -126,3 +126,35 @@ fn the_applied_floor_waits_for_every_stream() {
     watermark.publish_applied(s(0), Timestamp(95), true);
     assert_eq!(watermark.applied_floor(), Timestamp(95), "an empty entry needs no installing");
 }
+
+/// Workers take it for given, and a promise would not name the members that it has just seen decided: nothing but the lock keeps them from asking too
+/// early.
+#[test]
+fn who_sees_that_an_epoch_has_ended_finds_its_final_mark_and_the_next_members() {
+    for _ in 0..500 {
+        let watermark = Watermark::new(2);
+        publish(&watermark, 0, 5, 100);
+        publish(&watermark, 1, 2, 40);
+        assert!(!watermark.arrive(s(0), arrival(1, 6, 1000, vec![])));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while watermark.mark_in(Epoch(0)).is_some() {
+                        std::hint::spin_loop();
+                    }
+                    assert_eq!(watermark.final_mark(Epoch(0)), Some(Timestamp(40)));
+                    assert_eq!(watermark.members().map(|members| members.epoch), Some(Epoch(1)));
+                });
+            }
+            assert!(watermark.arrive(s(1), arrival(1, 3, 1000, vec![])));
+        });
+    }
+}
+
+#[test]
+#[should_panic(expected = "under the lock of the ends")]
+fn an_epoch_that_changes_without_the_lock_is_noticed() {
+    let watermark = Watermark::new(1);
+    watermark.epoch.store(5, Ordering::SeqCst);
+    watermark.final_mark(Epoch(0));
+}

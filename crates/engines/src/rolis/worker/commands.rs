@@ -1,6 +1,6 @@
 //! What the controller has a worker do: promise, follow, take over, open, park, go on from a copy.
 
-use highwater_core::{Ballot, EntryIndex, Epoch, Timestamp};
+use highwater_core::{Ballot, EntryIndex, Epoch, Generation, Timestamp};
 use highwater_store::{Applier, Occ};
 
 use crate::copy::{Installer, Sender};
@@ -47,7 +47,7 @@ impl RolisWorker {
             }
             Command::Quiesce(round) => self.lead.quiesce(Some(round)),
             Command::Resume => self.lead.quiesce(None),
-            Command::Park => self.park(turn),
+            Command::Park(parking) => self.park(parking, turn),
             Command::Restart(restart) => self.restart(restart, turn),
             Command::Locate { copy, epoch, floor } => {
                 let start = self.locate(epoch, floor);
@@ -62,6 +62,10 @@ impl RolisWorker {
                 // have dropped what they had of it: if this process ends before they have their copies, its disk is all there is.
                 self.stream.record_decided();
                 self.gate.report(self.stream.changes_made(), located, &self.context, turn);
+            }
+            Command::EndCopy(copy) => {
+                self.sender.end(copy);
+                turn.report(&self.context, Report::CopyEnded { copy, stream: self.context.id });
             }
             Command::CheckpointFrom { number, epoch, floor } => {
                 let start = self.locate(epoch, floor);
@@ -128,7 +132,7 @@ impl RolisWorker {
     }
 
     /// The store is about to be replaced.
-    fn park(&mut self, turn: &mut Turn<'_>) {
+    fn park(&mut self, parking: Generation, turn: &mut Turn<'_>) {
         self.stop_leading(turn.out);
         self.mode = Mode::Parked;
         if let Some(first) = self.stream.too_far()
@@ -140,12 +144,12 @@ impl RolisWorker {
         }
         (self.sender, self.installer) = (Sender::default(), Installer::default());
         let members = self.stream.members().cloned();
-        turn.report(&self.context, Report::Parked(self.context.id, members));
+        turn.report(&self.context, Report::Parked { parking, stream: self.context.id, members });
     }
 
     /// Goes on from a copied state that is about to arrive.
     fn restart(&mut self, restart: Restart, turn: &mut Turn<'_>) {
-        let Restart { store, start, floor, donor, copy, leader } = restart;
+        let Restart { store, generation, start, floor, donor, copy, leader } = restart;
         let tail = self.stream.tail();
         // No stream leaves the copy's epoch before all have begun there. A donor of an older build may be wrong about its end.
         let late = begins_too_late(&self.stream, self.context.shared.watermark.epoch(), start);
@@ -160,7 +164,7 @@ impl RolisWorker {
         self.applier = Applier::new(store.clone());
         self.reads.leave_store();
         self.speculation.leave_store(shared);
-        self.store = store;
+        (self.store, self.generation) = (store, generation);
         if start > tail.last.next() || self.stream.too_far().is_some() {
             let base = EntryIndex(start.0 - 1).max(tail.decided);
             self.stream.restart_after(base);

@@ -12,7 +12,9 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use highwater_consensus::{Change, Message, Recovered, Stream, StreamOptions, Voter};
 use highwater_core::log::EntryKind;
-use highwater_core::{Ballot, EntryIndex, Incarnation, Level, Levels, NodeId, Registry, StreamId, Timestamp};
+use highwater_core::{
+    Ballot, EntryIndex, Generation, Incarnation, Level, Levels, NodeId, Registry, StreamId, Timestamp,
+};
 use highwater_store::{Applier, Occ, SnapshotTx, Store};
 
 use crate::copy::{CopyMessage, Installer, Sender};
@@ -62,6 +64,8 @@ pub struct RolisWorker {
     /// The ballot that the controller was last told of.
     known: Ballot,
     store: Arc<Store>,
+    /// Which one that is, of those that this replica has had.
+    generation: Generation,
     /// The store, as a transaction sees it.
     occ: Occ,
     /// The store, as a follower of the log sees it.
@@ -154,6 +158,7 @@ impl RolisWorker {
             points: Points::default(),
             context,
             store,
+            generation: Generation::default(),
         }
     }
 

@@ -22,7 +22,7 @@ const TAKEOVER_BYTES: u32 = 4 << 20;
 
 impl RolisWorker {
     pub(super) fn turn_following(&mut self, turn: &mut Turn<'_>) -> Next {
-        self.replay.report_too_far(&self.context, &self.stream, turn);
+        self.replay.report_too_far(&self.context, &self.stream, self.generation, turn);
         if self.stream.has_output() && !self.replay.caught_up() {
             // Acknowledge first: the leader waits for it.
             return Next::Now;

@@ -283,7 +283,7 @@ fn a_sync_that_ends_in_a_lost_folder_tells_nothing() {
     assert_eq!(running.queues.synced(0), LogPosition(3));
     // It is back, and found again: what was synced is where a start finds it.
     std::fs::rename(&away, &path).unwrap();
-    running.queues.set_lost(None);
+    running.queues.set_lost(running.queues.begin_look(), None);
     running.wait_until(|queues| queues.synced(0) == LogPosition(6));
     running.stop().unwrap();
 }
