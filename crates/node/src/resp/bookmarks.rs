@@ -1,4 +1,4 @@
-//! Where scans of this node's clients go on in the middle of crowds.
+//! The spots where scans of this node's clients go on in the middle of crowds.
 //!
 //! A [cursor](super::commands::cursor) in the middle of a crowd says which one it means by a print, and is looked for step by step where nobody
 //! remembers its spot. Here is remembered what this node has handed out lately: what is forgotten costs time, and nothing else. So it is
@@ -9,13 +9,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Of one user.
+/// Bookmarks of one user.
 const MOST_OF_ONE: usize = 64;
 /// Bytes of one user's.
 const MOST_BYTES_OF_ONE: usize = 4 << 20;
 /// Bytes of all users'.
 const MOST_BYTES: usize = 16 << 20;
-/// What one takes beside its bytes, about.
+/// Memory of one beside its bytes, about.
 const OWN_BYTES: usize = 128;
 
 /// The bookmarks of all users of a node.

@@ -181,7 +181,7 @@ pub struct Door {
     pub backed_by: u64,
     /// Who waits for data.
     pub waiting: Waiting,
-    /// Where scans go on in the middle of crowds.
+    /// The spots where scans go on in the middle of crowds.
     pub bookmarks: bookmarks::Bookmarks,
     /// Who may do what.
     pub access: acl::Access,

@@ -29,7 +29,7 @@ const LAST_BLOCK: u64 = (1 << BLOCK_BITS) - 1;
 
 const _: () = assert!(BLOCK_BITS + PRINT_BITS + 1 == BITS);
 
-/// Where a scan goes on.
+/// The point at which a scan goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cursor {
     /// At the first hash of a place.
@@ -57,7 +57,7 @@ impl Cursor {
         Ok(Cursor::of(if negative { number.wrapping_neg() } else { number }))
     }
 
-    /// What a number stands for. The first builds handed out whole hashes: of their cursors, one in 2048 is small enough to be taken for
+    /// Reads a number. The first builds handed out whole hashes: of their cursors, one in 2048 is small enough to be taken for
     /// another one, the others lead to where that scan stood.
     fn of(number: u64) -> Cursor {
         match (number >> BITS, number & 1) {
@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// Where builds before this one go on.
+    /// The hash at which builds before this one go on.
     fn before(number: u64) -> u64 {
         number << (u64::BITS - BITS)
     }

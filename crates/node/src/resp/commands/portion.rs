@@ -1,4 +1,4 @@
-//! What one call of a scan, or one step of a walk, looks at: from where on, and how far.
+//! The part of a scan that one call looks at, or one step of a walk: from where on, and how far.
 //!
 //! A client's call is a plain command, or a step that its connection asks for a cursor in the middle of a crowd (`connection/scanning.rs`).
 //! A step has one word more, its last, in a request whose framing says that a command goes on; no client can type that:
@@ -55,7 +55,7 @@ const CROWDED: CommandError = CommandError::Text(
 const SEEK: u8 = b'?';
 const TELL: u8 = b'@';
 
-/// What is looked at.
+/// The rows that a scan looks at.
 #[derive(Clone, Copy)]
 pub enum Among<'a> {
     /// Names of keys.
@@ -88,7 +88,7 @@ enum Word<'a> {
     Tell(&'a [u8]),
 }
 
-/// What a call asks.
+/// The question of a call.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
     cursor: Cursor,
@@ -168,7 +168,7 @@ fn reply_with(word: Option<Vec<u8>>, cursor: Cursor, len: usize, reply: &mut Rep
     reply.array(len);
 }
 
-/// What looking for one of a crowd came to.
+/// The result of looking for one of a crowd.
 enum Sought {
     /// It is there.
     At(Vec<u8>),
@@ -207,7 +207,7 @@ fn seek<T: Transaction>(
     Ok(sought)
 }
 
-/// Where the next call goes on.
+/// The point at which the next call goes on.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     /// There is none.
@@ -228,7 +228,7 @@ impl Next {
     }
 }
 
-/// What one call looked at, and where the next one goes on.
+/// The names or members that one call looked at, and the point at which the next one goes on.
 pub struct Portion<X> {
     found: Vec<X>,
     /// Bytes that were found.
@@ -329,7 +329,7 @@ impl<X> Portion<X> {
         ControlFlow::Continue(())
     }
 
-    /// What was found, and where it goes on.
+    /// Everything found, and the point at which it goes on.
     pub fn into_parts(self) -> (Vec<X>, Next) {
         (self.found, self.next)
     }

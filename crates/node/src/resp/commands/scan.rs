@@ -123,7 +123,7 @@ struct Step<'a> {
 /// Reads the words.
 ///
 /// # Errors
-/// That there is a word too many, where a build before this one has written it: then it asks for all at once.
+/// A word too many, if a build before this one has written it: then it asks for all at once.
 fn step<'a, T>(
     args: Args<'a>,
     keyspace: &Keyspace<'_, T>,

@@ -19,7 +19,7 @@ use crate::resp::commands::cursor::Cursor;
 pub(super) struct Scanning {
     /// The client's own words.
     words: Vec<Vec<u8>>,
-    /// Of the next step.
+    /// The word of the next step.
     word: Vec<u8>,
     /// The command that scans, and its key.
     what: Vec<u8>,

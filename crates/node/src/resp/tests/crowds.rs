@@ -11,7 +11,7 @@ use crate::resp::Allowance;
 use crate::resp::keyspace::rows::hash;
 use crate::resp::slots::slot;
 
-/// What a call tells at most, and the end of a place.
+/// The most that a call tells, and the end of a place.
 const MOST_TOLD: usize = 2048 + 128;
 /// The same in bytes: a long name more.
 const MOST_BYTES: usize = (1 << 20) + (128 << 10);
@@ -221,7 +221,7 @@ fn what_is_neither_remembered_nor_found_is_told_again() {
     }
 }
 
-/// What a node has forgotten is looked for: some thousands in a transaction, and others have their turns between two of them.
+/// A node looks for a spot that it has forgotten: some thousands in a transaction, and others have their turns between two of them.
 #[test]
 fn a_spot_that_nobody_remembers_is_looked_for_step_by_step() {
     let node = Node::new();

@@ -43,7 +43,7 @@ type Replaced = ((TableId, Vec<u8>), Option<Record>);
 pub struct Map {
     records: BTreeMap<(TableId, Vec<u8>), Record>,
     now: Timestamp,
-    /// What the open transaction, or else the last one, has replaced.
+    /// Records that the open transaction, or else the last one, has replaced.
     replaced: Vec<Replaced>,
     /// How many single rows of each table were read.
     reads: BTreeMap<TableId, usize>,
