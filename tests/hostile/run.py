@@ -19,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import code_attacks  # noqa: E402
+import collisions  # noqa: E402
 import door  # noqa: E402
 import floods  # noqa: E402
 import kills  # noqa: E402
@@ -39,7 +40,7 @@ ATTACKS = [
     ("memory", "", [words.tables_and_transactions, code_attacks.scripts, code_attacks.modules]),
     ("memory", "", [floods.pipeline, floods.never_reads, floods.half_open, floods.connections, floods.crowd_that_waits, floods.expiring, floods.full_memory]),
     ("memory", "", [kills.who_waits, kills.paused, kills.again_and_again]),
-    ("memory", '[server]\nforward = "on"\n', [kills.forwarded, words.sizes, floods.crowd_that_waits]),
+    ("memory", '[server]\nforward = "on"\n', [kills.forwarded, words.sizes, floods.crowd_that_waits, collisions.crowds]),
     ("memory", "", [settings.passwords, settings.certificates]),
     ("memory", '[server]\nforward = "on"\n', [rights.every_command, rights.tables_of_others, rights.sessions_of_others, rights.procedures_of_benchmarks]),
     ("memory", "", [door.states, door.one_number, door.cursors, door.listening, door.ended_while_paused]),

@@ -129,6 +129,10 @@ fn main() {
         write("lua", &format!("calls-{n}"), &bytes(40 << (n / 2)));
         write("scripts", &format!("text-{n}"), &bytes(24));
     }
+    for (n, operation) in (0u8..).zip([0, 7, 11, 12, 16, 23, 26, 29, 33, 36, 41, 55]) {
+        // The form, the text, 1 MiB, how many, which operation, in a loop or not.
+        write("scripts", &format!("references-{n}"), &[15, n % 6, 4, 3 + n % 2, operation, n % 4]);
+    }
     write(
         "resp",
         "commands",

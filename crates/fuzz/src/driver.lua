@@ -74,10 +74,14 @@ for i = 1, 400 do
   if edges[i] ~= nil then pool[#pool + 1] = edges[i] end
 end
 local first = #pool
+-- One long text, many times: it takes the memory of one, and the time of many.
+local huge = { string.rep('\0', 1e6), string.rep('a', 1e6), string.rep('1', 1e6) }
+local references = { filled(1000, huge[1]), filled(1000, huge[2]), filled(7900, huge[3]), huge[1], huge[2], huge[3], string.rep('%s', 1000), string.rep('s', 1000) }
 
 local function value()
   local kind = take()
   if kind < 20 then return nil end
+  if kind > 250 then return references[take() % #references + 1] end
   return pool[(take() * 256 + take() + kind) % #pool + 1]
 end
 

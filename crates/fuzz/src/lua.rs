@@ -101,7 +101,89 @@ impl Grammar<'_> {
     }
 
     fn script(&mut self) -> String {
-        if self.take().is_multiple_of(4) { self.long_text() } else { self.loops() }
+        match self.take() {
+            kind if kind.is_multiple_of(4) => self.long_text(),
+            // Few, so that inputs from before this form mean what they did.
+            kind if kind % 16 == 15 => self.references(),
+            _ => self.loops(),
+        }
+    }
+
+    /// One long text that a table holds many times: it takes the memory of one, and the time of many.
+    fn references(&mut self) -> String {
+        let text = self.one(&["x", "\\0", "1", "\\255", "%", "a\\n"]);
+        let size = [100, 8000, 60_000, 250_000, 1 << 20, 4 << 20][self.take() % 6];
+        let size = if cfg!(debug_assertions) { size / 8 } else { size };
+        // No more than this come out of `unpack`.
+        let count = [2, 30, 250, 1000, 4000, 7900][self.take() % 6];
+        let operation = self.one(&[
+            "x = table.concat(t)",
+            "x = table.concat(t, a)",
+            "x = table.concat(t, a, 2, 5)",
+            "x = {unpack(t)}",
+            "x = select('#', unpack(t))",
+            "x = select(-1, unpack(t))",
+            "x = string.char(unpack(t))",
+            "x = ('%s'):rep(#t):format(unpack(t))",
+            "x = ('%q'):rep(#t):format(unpack(t))",
+            "x = ('%.3s'):rep(#t):format(unpack(t))",
+            "x = ('%5.1f'):rep(90):format(unpack(t))",
+            "x = string.format(unpack(t))",
+            "x = math.max(unpack(t))",
+            "x = math.min(unpack(t))",
+            "x = bit.band(unpack(t))",
+            "x = bit.bxor(unpack(t))",
+            "table.sort(t)",
+            "table.sort(t, function(l, r) return l < r end)",
+            "table.sort(t, function(l, r) return l .. 'x' < r end)",
+            "table.sort(t, rawequal)",
+            "table.foreach(t, string.len)",
+            "table.foreachi(t, string.upper)",
+            "table.insert(t, 1, a)",
+            "x = cmsgpack.pack(t)",
+            "x = cmsgpack.pack(unpack(t))",
+            "x = cmsgpack.unpack(cmsgpack.pack(t))",
+            "x = cjson.encode(t)",
+            "x = cjson.encode({t, t, t})",
+            "x = cjson.decode(cjson.encode(t))",
+            "x = struct.pack(('s'):rep(#t), unpack(t))",
+            "x = struct.pack(('c0'):rep(#t), unpack(t))",
+            "x = struct.pack(('i4'):rep(#t), unpack(t))",
+            "x = redis.call('DEL', unpack(t))",
+            "x = redis.call('MGET', unpack(t))",
+            "x = redis.call('MSET', unpack(t))",
+            "x = redis.call('SADD', 's', unpack(t))",
+            "x = redis.call('RPUSH', 'l', unpack(t))",
+            "x = redis.call('LRANGE', 'l', 0, -1)",
+            "x = redis.call('HSET', 'h', unpack(t))",
+            "x = redis.call('ZADD', 'z', unpack(t))",
+            "x = redis.call(unpack(t))",
+            "x = redis.pcall('ECHO', unpack(t))",
+            "x = redis.log(redis.LOG_WARNING, unpack(t))",
+            "x = redis.sha1hex(a)",
+            "for i, v in ipairs(t) do x = redis.sha1hex(v) end",
+            "for i, v in ipairs(t) do x = v .. i end",
+            "for i, v in ipairs(t) do x = tonumber(v) end",
+            "for i, v in ipairs(t) do x = v == a and v < a end",
+            "for i, v in ipairs(t) do x = loadstring(v) end",
+            "x = coroutine.wrap(function(...) return ... end)(unpack(t))",
+            "x = {} for i, v in ipairs(t) do x[v] = i end",
+            "x = pcall(error, t)",
+            "x = loadstring(table.concat(t, ' '))",
+            "x = load(function() k = k + 1 return t[k] end)",
+            "x = setmetatable({}, {__index = t})[1]",
+            "x = t",
+            "x = {t, t, t, t, t, t, t, t}",
+        ]);
+        let begins = format!(
+            "local a, t, k, x = string.rep('{text}', {size}), {{}}, 1\nfor i = 1, {count} do t[i] = a end\n"
+        );
+        match self.take() % 4 {
+            0 => format!("{begins}{operation} return x"),
+            1 => format!("{begins}{operation} t[#t + 1] = 'y' {operation} return t"),
+            2 => format!("{begins}while true do pcall(function() {operation} end) end"),
+            _ => format!("{begins}while true do {operation} end"),
+        }
     }
 
     /// A value that is long, of about so many bytes as the memory takes some of.

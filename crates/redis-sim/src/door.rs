@@ -55,6 +55,7 @@ pub fn door(node: NodeId, procedures: Procedures, salt: u64) -> (Arc<Door>, Woke
         entropy: Box::new(|_| false),
         describe: Box::new(describe),
         operations: Box::new(Nothing),
+        bookmarks: Default::default(),
         settings: Default::default(),
     };
     // Guests need no users, so nobody waits for the table of them.

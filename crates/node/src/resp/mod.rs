@@ -60,6 +60,7 @@
 //! gives none.
 
 pub mod acl;
+pub mod bookmarks;
 pub mod callables;
 pub mod client_state;
 pub mod clients;
@@ -180,6 +181,8 @@ pub struct Door {
     pub backed_by: u64,
     /// Who waits for data.
     pub waiting: Waiting,
+    /// The spots where scans go on in the middle of crowds.
+    pub bookmarks: bookmarks::Bookmarks,
     /// Who may do what.
     pub access: acl::Access,
     /// Fills bytes with chance that nobody can guess, for `ACL GENPASS` and sessions' ids; false if there is none.

@@ -139,6 +139,12 @@ impl<'a> Args<'a> {
         self.next().ok_or(CommandError::Syntax)
     }
 
+    /// All but the last, and the last.
+    pub fn split_last(self) -> (Args<'a>, Option<&'a [u8]>) {
+        let front = Args { left: self.left.saturating_sub(1), ..self };
+        (front, self.last())
+    }
+
     /// Appends them, as [`decode`](Self::decode) reads them.
     pub fn encode<'b>(parts: impl ExactSizeIterator<Item = &'b [u8]>, out: &mut Vec<u8>) {
         put_varint(out, parts.len() as u64);

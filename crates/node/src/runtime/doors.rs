@@ -157,6 +157,7 @@ pub(super) fn door(
             Access::new(provided, Box::new(wake))
         },
         entropy: Box::new(|bytes| getrandom::fill(bytes).is_ok()),
+        bookmarks: Default::default(),
         settings: Settings::default(),
         operations: Box::new(Desk::new(config, shared)),
         backed_by: config.cluster.nodes.len() as u64 / 2,

@@ -155,7 +155,7 @@ fn difference<T: Transaction>(
     }
     for other in &others {
         if other.count < left.len() as u64 {
-            keyspace.each_member(other, 0, |_, member, _| {
+            keyspace.each_member(other, &[], |_, member, _| {
                 left.remove(member);
                 ControlFlow::Continue(())
             })?;

@@ -6,7 +6,8 @@
 use highwater_core::Transaction;
 use highwater_core::codec::{Reader, put_varint};
 
-use super::scan::{Options, Place, Portion, in_portions, parse_cursor, reply_scan};
+use super::portion::{Among, Asked, Next, Portion, in_portions};
+use super::scan::Options;
 use super::words::{integer, is, random_count};
 use crate::resp::encodings::{HASH_BYTES, HASH_ENTRIES};
 use crate::resp::errors::CommandError;
@@ -356,16 +357,18 @@ pub fn hscan<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Done {
-    let (key, cursor) = (args.promised()?, parse_cursor(args.promised()?)?);
+    let key = args.promised()?;
+    let (asked, args) = Asked::parse(args, keyspace.goes_on)?;
     let Some(head) = keyspace.collection(key, Kind::Hash)? else {
-        reply_scan(Place::START, 0, reply);
+        asked.reply(&Next::Over, 0, reply);
         return Ok(());
     };
     let options = Options::parse(args, false)?;
     let (found, next) = if in_portions(&head) {
+        let Some(from) = asked.begin(Among::Members(&head), keyspace, reply)? else { return Ok(()) };
         let mut portion = Portion::of_members(options.count());
-        keyspace.each_member(&head, cursor.first_hash(), |hash, name, row| {
-            portion.look(hash, || {
+        keyspace.each_member(&head, &from, |hash, name, row| {
+            portion.look(hash, name, || {
                 let value = split(row).1;
                 options.fits(name).then(|| ((name.to_vec(), value.to_vec()), name.len() + value.len()))
             })
@@ -374,10 +377,10 @@ pub fn hscan<T: Transaction>(
     } else {
         let mut all = fields(keyspace, &head)?;
         all.retain(|(name, _)| options.fits(name));
-        (all, Place::START)
+        (all, Next::Over)
     };
     options.check()?;
-    reply_scan(next, found.len() * 2, reply);
+    asked.reply(&next, found.len() * 2, reply);
     for (name, value) in &found {
         reply.bulk(name);
         reply.bulk(value);

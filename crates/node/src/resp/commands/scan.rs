@@ -1,7 +1,7 @@
 //! Which keys there are: SCAN KEYS RANDOMKEY DBSIZE, and what SSCAN, HSCAN and ZSCAN share.
 //!
-//! A cursor is a [`Place`], the upper bits of the hash that a scan goes on from: whatever comes and goes meanwhile, what is there all the
-//! time has one place, and is met. Members or keys of one place are given together.
+//! A [cursor](super::cursor) says where a scan goes on: whatever comes and goes meanwhile, what is there all the time is met. What one call
+//! looks at is a [`Portion`].
 //!
 //! One call is one transaction, so that a `COUNT` is a hint: a call looks at no more than `MOST_LOOKED`, whatever its count is. What a
 //! longer one has read others would change before it is done, again and again.
@@ -11,23 +11,14 @@ use std::ops::ControlFlow;
 use highwater_core::Transaction;
 
 use super::cluster::slot_number;
+use super::portion::{Among, Asked, Next, Portion};
 use super::words::{integer, is};
 use crate::resp::errors::CommandError;
 use crate::resp::glob::Pattern;
-use crate::resp::keyspace::head::Head;
 use crate::resp::keyspace::{Done, Failure, Keyspace};
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 use crate::resp::slots;
-
-/// Names or members that one call looks at, at most; more only if they share a place.
-const MOST_LOOKED: usize = 2048;
-/// Names that one step of a walk through all of them looks at, at most: it reads no more than the names of those that it does not tell.
-const MOST_WALKED: usize = 16_384;
-/// Keys that one call finds, at most: it reads the row of each, which says whether the key has expired.
-const MOST_KEYS: usize = 512;
-/// Bytes that one call finds before it ends.
-const MOST_BYTES: usize = 1 << 20;
 
 /// Names that are looked at for a random key that has not expired.
 const RANDOM_TRIES: u64 = 100;
@@ -82,132 +73,15 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The place where a scan stands: the upper 53 bits of a hash. Clients may keep it in a signed integer or in a double, which is all that JavaScript has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(u64);
-
-impl Place {
-    const BITS: u32 = 53;
-
-    /// The place where everything begins, and as a cursor in a reply: the scan is over.
-    pub const START: Place = Place(0);
-
-    /// The place of a hash.
-    pub fn of(hash: u64) -> Place {
-        Place(hash >> (u64::BITS - Place::BITS))
-    }
-
-    /// The first hash there.
-    pub fn first_hash(self) -> u64 {
-        self.0 << (u64::BITS - Place::BITS)
-    }
-
-    /// Which place a cursor names. Builds before this one handed out whole hashes: of their cursors, one in 2048 is small enough to be taken
-    /// for a place further on, the others lead to where that scan stood.
-    fn of_cursor(cursor: u64) -> Place {
-        if cursor >> Place::BITS == 0 { Place(cursor) } else { Place::of(cursor) }
-    }
-}
-
-/// A cursor as clients send it; as `strtoul` reads it, with a sign or as no digits at all. Any number is one.
-pub fn parse_cursor(word: &[u8]) -> Result<Place, CommandError> {
-    let (negative, digits) = match word {
-        [] => return Ok(Place::START),
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        _ => (false, word),
-    };
-    let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let cursor: Option<u64> = text.and_then(|text| text.parse().ok());
-    let cursor = cursor.ok_or(CommandError::Text("ERR invalid cursor"))?;
-    Ok(Place::of_cursor(if negative { cursor.wrapping_neg() } else { cursor }))
-}
-
-/// What one call looked at, and where the next one goes on.
-pub struct Portion<X> {
-    found: Vec<X>,
-    bytes: usize,
-    looked: usize,
-    most_looked: usize,
-    most_found: usize,
-    most_bytes: usize,
-    last: Option<Place>,
-    next: Place,
-}
-
-impl<X> Portion<X> {
-    /// Nothing yet; looks at so many members, about.
-    pub fn of_members(count: usize) -> Portion<X> {
-        Portion {
-            found: Vec::new(),
-            bytes: 0,
-            looked: 0,
-            most_looked: count.min(MOST_LOOKED),
-            most_found: usize::MAX,
-            most_bytes: MOST_BYTES,
-            last: None,
-            next: Place::START,
-        }
-    }
-
-    /// The same of names of keys.
-    fn of_names(count: usize) -> Portion<X> {
-        Portion { most_found: MOST_KEYS, ..Portion::of_members(count) }
-    }
-
-    fn is_full(&self) -> bool {
-        self.looked >= self.most_looked
-            || self.found.len() >= self.most_found
-            || self.bytes >= self.most_bytes
-    }
-
-    /// Looks at one of this hash: `item` gives what is kept of it, and how many bytes that is. Breaks at the first place that is left for the
-    /// next call.
-    pub fn look(&mut self, hash: u64, item: impl FnOnce() -> Option<(X, usize)>) -> ControlFlow<()> {
-        let place = Place::of(hash);
-        if self.is_full() && self.last != Some(place) {
-            self.next = place;
-            return ControlFlow::Break(());
-        }
-        self.looked += 1;
-        self.last = Some(place);
-        if let Some((found, bytes)) = item() {
-            self.found.push(found);
-            self.bytes += bytes;
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// What was found, and the cursor.
-    pub fn into_parts(self) -> (Vec<X>, Place) {
-        (self.found, self.next)
-    }
-}
-
-/// Whether a collection is told in portions, by their places. A small one is told at once, as in Redis; also one that settings call small
-/// is not if it is long.
-pub fn in_portions(head: &Head) -> bool {
-    head.grown || head.count > MOST_LOOKED as u64
-}
-
-/// The head of a scan's reply: an array of so many follows.
-pub fn reply_scan(cursor: Place, len: usize, reply: &mut Reply<'_>) {
-    reply.array(2);
-    reply.bulk(cursor.0.to_string().as_bytes());
-    reply.array(len);
-}
-
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
-pub fn scan<T: Transaction>(
-    mut args: Args<'_>,
-    keyspace: &mut Keyspace<'_, T>,
-    reply: &mut Reply<'_>,
-) -> Done {
-    let cursor = parse_cursor(args.promised()?)?;
+pub fn scan<T: Transaction>(args: Args<'_>, keyspace: &mut Keyspace<'_, T>, reply: &mut Reply<'_>) -> Done {
+    let (asked, args) = Asked::parse(args, keyspace.goes_on)?;
     let options = Options::parse(args, true)?;
+    let Some(from) = asked.begin(Among::Names, keyspace, reply)? else { return Ok(()) };
     let mut portion = Portion::of_names(options.count);
-    keyspace.names(cursor.first_hash(), |hash, name| {
-        portion.look(hash, || {
+    keyspace.each_name(&from, |hash, front, end| {
+        portion.look(hash, front, || {
+            let name = [front, end].concat();
             let bytes = name.len();
             options.fits(&name).then_some((name, bytes))
         })
@@ -221,38 +95,54 @@ pub fn scan<T: Transaction>(
             kept.push(name);
         }
     }
-    reply_scan(next, kept.len(), reply);
+    asked.reply(&next, kept.len(), reply);
     kept.iter().for_each(|name| reply.bulk(name));
     Ok(())
 }
 
-/// The place where a step of a walk begins, which is the last of its words then; `None`: the command looks at all names at once. See
-/// `connection/walking.rs`.
+/// In front of the spot where a step of a walk begins. Builds before this one wrote a place there, as a number.
+const FROM: u8 = b'@';
+
+/// The words of a walk through all names, or of a step of one. See `connection/walking.rs`.
+struct Step<'a> {
+    /// The command's own.
+    words: Vec<&'a [u8]>,
+    /// The spot where it begins, which was the last word; `None`: the command looks at all names at once.
+    from: Option<&'a [u8]>,
+}
+
+/// Reads the words.
+///
+/// # Errors
+/// A word too many, if a build before this one has written it: then it asks for all at once.
 fn step<'a, T>(
     args: Args<'a>,
     keyspace: &Keyspace<'_, T>,
-) -> Result<(Vec<&'a [u8]>, Option<Place>), CommandError> {
+    name: &'static str,
+) -> Result<Step<'a>, CommandError> {
     let mut words: Vec<&[u8]> = args.collect();
-    let from = match keyspace.goes_on {
-        true => Some(parse_cursor(words.pop().unwrap_or_default())?),
-        false => None,
-    };
-    Ok((words, from))
+    if !keyspace.goes_on {
+        return Ok(Step { words, from: None });
+    }
+    match words.pop().and_then(<[u8]>::split_first) {
+        Some((&FROM, spot)) => Ok(Step { words, from: Some(spot) }),
+        _ => Err(CommandError::WrongArity(name)),
+    }
 }
 
 /// The result of a walk, or of a step of one.
 struct Walked {
     count: u64,
     names: Vec<Vec<u8>>,
-    next: Place,
+    next: Next,
 }
 
 impl Walked {
     /// Answers a step with all of it, or the whole walk with what is wanted.
-    fn answer(&self, from: Option<Place>, names: bool, reply: &mut Reply<'_>) {
-        if from.is_some() {
+    fn answer(&self, is_step: bool, names: bool, reply: &mut Reply<'_>) {
+        if is_step {
             reply.array(3);
-            reply.integer(self.next.0 as i64);
+            reply.bulk(&self.word());
             reply.integer(self.count as i64);
         } else if !names {
             return reply.integer(self.count as i64);
@@ -260,27 +150,29 @@ impl Walked {
         reply.array(self.names.len());
         self.names.iter().for_each(|name| reply.bulk(name));
     }
+
+    /// The word of the next step; of none, an empty one.
+    fn word(&self) -> Vec<u8> {
+        match &self.next {
+            Next::Over => Vec::new(),
+            Next::At(place) => [&[FROM][..], &place.first_hash().to_be_bytes()].concat(),
+            Next::In(_, spot) => [&[FROM], &spot[..]].concat(),
+        }
+    }
 }
 
-/// Looks at names: some from `from` on, or all. Those that `fits` count, and `most` of them are told.
+/// Looks at names: some from this spot on, or all. Those that `fits` count, and `most` of them are told.
 fn walk<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
-    from: Option<Place>,
+    from: Option<&[u8]>,
     most: usize,
     fits: impl Fn(&[u8]) -> bool,
 ) -> Result<Walked, Failure> {
-    let mut portion = match from {
-        Some(_) => Portion { most_looked: MOST_WALKED, ..Portion::of_names(0) },
-        None => Portion {
-            most_looked: usize::MAX,
-            most_found: usize::MAX,
-            most_bytes: usize::MAX,
-            ..Portion::of_names(0)
-        },
-    };
+    let mut portion = if from.is_some() { Portion::of_a_walk() } else { Portion::of_all() };
     let mut count = 0;
-    keyspace.names(from.unwrap_or(Place::START).first_hash(), |hash, name| {
-        portion.look(hash, || {
+    keyspace.each_name(from.unwrap_or_default(), |hash, front, end| {
+        portion.look(hash, front, || {
+            let name = [front, end].concat();
             let (fits, bytes) = (fits(&name), name.len());
             count += u64::from(fits);
             (fits && count <= most as u64).then_some((name, bytes))
@@ -292,7 +184,7 @@ fn walk<T: Transaction>(
 
 /// `KEYS pattern`: looks at every name.
 pub fn keys<T: Transaction>(args: Args<'_>, keyspace: &mut Keyspace<'_, T>, reply: &mut Reply<'_>) -> Done {
-    let (words, from) = step(args, keyspace)?;
+    let Step { words, from } = step(args, keyspace, "keys")?;
     let pattern = Pattern::new(words.first().copied().unwrap_or_default());
     let mut walked = walk(keyspace, from, usize::MAX, |name| pattern.matches(name))?;
     pattern.check()?;
@@ -303,7 +195,7 @@ pub fn keys<T: Transaction>(args: Args<'_>, keyspace: &mut Keyspace<'_, T>, repl
         }
     }
     walked.names = kept;
-    walked.answer(from, true, reply);
+    walked.answer(from.is_some(), true, reply);
     Ok(())
 }
 
@@ -337,12 +229,12 @@ fn random_name<T: Transaction>(keyspace: &mut Keyspace<'_, T>) -> Result<Option<
 
 /// `DBSIZE`: looks at every name.
 pub fn dbsize<T: Transaction>(args: Args<'_>, keyspace: &mut Keyspace<'_, T>, reply: &mut Reply<'_>) -> Done {
-    let (_, from) = step(args, keyspace)?;
+    let Step { from, .. } = step(args, keyspace, "dbsize")?;
     let walked = match from {
-        None => Walked { count: keyspace.count()?, names: Vec::new(), next: Place::START },
+        None => Walked { count: keyspace.count()?, names: Vec::new(), next: Next::Over },
         from => walk(keyspace, from, 0, |_| true)?,
     };
-    walked.answer(from, false, reply);
+    walked.answer(from.is_some(), false, reply);
     Ok(())
 }
 
@@ -352,7 +244,7 @@ pub fn keys_in_slot<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Done {
-    let (words, from) = step(args, keyspace)?;
+    let Step { words, from } = step(args, keyspace, "hw.keysinslot")?;
     let slot = slot_number(words.first().copied().unwrap_or_default())?;
     let most = match words[..] {
         [_] => None,
@@ -366,6 +258,6 @@ pub fn keys_in_slot<T: Transaction>(
     }
     let told = most.map_or(0, |most| usize::try_from(most).unwrap_or(usize::MAX));
     let walked = walk(keyspace, from, told, |name| slots::slot(name) == slot)?;
-    walked.answer(from, most.is_some(), reply);
+    walked.answer(from.is_some(), most.is_some(), reply);
     Ok(())
 }

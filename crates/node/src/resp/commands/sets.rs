@@ -2,7 +2,8 @@
 
 use highwater_core::Transaction;
 
-use super::scan::{Options, Place, Portion, in_portions, parse_cursor, reply_scan};
+use super::portion::{Among, Asked, Next, Portion, in_portions};
+use super::scan::Options;
 use super::words::{MUST_BE_POSITIVE, random_count, unsigned};
 use crate::resp::encodings::SET_ENTRIES;
 use crate::resp::errors::CommandError;
@@ -241,25 +242,27 @@ pub fn sscan<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Done {
-    let (key, cursor) = (args.promised()?, parse_cursor(args.promised()?)?);
+    let key = args.promised()?;
+    let (asked, args) = Asked::parse(args, keyspace.goes_on)?;
     let Some(head) = keyspace.collection(key, Kind::Set)? else {
-        reply_scan(Place::START, 0, reply);
+        asked.reply(&Next::Over, 0, reply);
         return Ok(());
     };
     let options = Options::parse(args, false)?;
     let (found, next) = if in_portions(&head) {
+        let Some(from) = asked.begin(Among::Members(&head), keyspace, reply)? else { return Ok(()) };
         let mut portion = Portion::of_members(options.count());
-        keyspace.each_member(&head, cursor.first_hash(), |hash, member, _| {
-            portion.look(hash, || options.fits(member).then(|| (member.to_vec(), member.len())))
+        keyspace.each_member(&head, &from, |hash, member, _| {
+            portion.look(hash, member, || options.fits(member).then(|| (member.to_vec(), member.len())))
         })?;
         portion.into_parts()
     } else {
         let mut all = members(keyspace, &head)?;
         all.retain(|member| options.fits(member));
-        (all, Place::START)
+        (all, Next::Over)
     };
     options.check()?;
-    reply_scan(next, found.len(), reply);
+    asked.reply(&next, found.len(), reply);
     found.iter().for_each(|member| reply.bulk(member));
     Ok(())
 }

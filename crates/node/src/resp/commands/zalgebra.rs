@@ -91,7 +91,7 @@ impl Source {
     fn members<T: Transaction>(&self, keyspace: &mut Keyspace<'_, T>) -> Result<Scored, Failure> {
         let mut members = Vec::new();
         if let Some(head) = self.head {
-            keyspace.each_member(&head, 0, |_, member, row| {
+            keyspace.each_member(&head, &[], |_, member, row| {
                 members.push((member.to_vec(), Source::score(head.kind, row)));
                 ControlFlow::Continue(())
             })?;

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use highwater_core::{Direction, Transaction};
 
 use super::lists::popped_from;
-use super::scan::{Options, Place, Portion, in_portions, parse_cursor, reply_scan};
+use super::portion::{Among, Asked, Next, Portion, in_portions};
+use super::scan::Options;
 use super::words::{MUST_BE_POSITIVE, float, is, random_count, unsigned};
 use crate::resp::double::format_double;
 use crate::resp::encodings::{SORTED_SET_BYTES, SORTED_SET_ENTRIES};
@@ -399,17 +400,20 @@ pub fn zscan<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
     reply: &mut Reply<'_>,
 ) -> Done {
-    let (key, cursor) = (args.promised()?, parse_cursor(args.promised()?)?);
+    let key = args.promised()?;
+    let (asked, args) = Asked::parse(args, keyspace.goes_on)?;
     let Some(head) = keyspace.collection(key, Kind::SortedSet)? else {
-        reply_scan(Place::START, 0, reply);
+        asked.reply(&Next::Over, 0, reply);
         return Ok(());
     };
     let options = Options::parse(args, false)?;
     let (found, next) = if in_portions(&head) {
+        let Some(from) = asked.begin(Among::Members(&head), keyspace, reply)? else { return Ok(()) };
         let mut portion = Portion::of_members(options.count());
-        keyspace.each_member(&head, cursor.first_hash(), |hash, member, row| {
-            portion
-                .look(hash, || options.fits(member).then(|| ((member.to_vec(), score_of(row)), member.len())))
+        keyspace.each_member(&head, &from, |hash, member, row| {
+            portion.look(hash, member, || {
+                options.fits(member).then(|| ((member.to_vec(), score_of(row)), member.len()))
+            })
         })?;
         portion.into_parts()
     } else {
@@ -420,10 +424,10 @@ pub fn zscan<T: Transaction>(
             }
             ControlFlow::Continue(())
         })?;
-        (all, Place::START)
+        (all, Next::Over)
     };
     options.check()?;
-    reply_scan(next, found.len() * 2, reply);
+    asked.reply(&next, found.len() * 2, reply);
     for (member, score) in &found {
         reply.bulk(member);
         reply.bulk(format_double(*score).as_bytes());

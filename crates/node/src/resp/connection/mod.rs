@@ -7,6 +7,7 @@ mod calling;
 mod emptying;
 mod interacting;
 pub(crate) mod place;
+mod scanning;
 mod standing;
 mod taking;
 mod walking;
@@ -21,6 +22,7 @@ use highwater_engines::seam::{Freshness, Refusal, Session, Taken};
 
 use emptying::Emptying;
 use place::Place;
+use scanning::Scanning;
 use walking::Walking;
 
 use super::Door;
@@ -76,7 +78,7 @@ enum Stage {
     Blocked { seq: u64 },
     /// Waits for a `FLUSHALL`, or for a step of it; [`Connection::args`] still holds it.
     Emptying { seq: u64 },
-    /// Waits for a step of a walk through the names; [`Connection::args`] still holds it.
+    /// Waits for a step of a walk through the names, or of a scan; [`Connection::args`] still holds it.
     Walking { seq: u64 },
     /// Waits for its change of users.
     Changing { seq: u64 },
@@ -179,6 +181,8 @@ pub struct Connection {
     emptying: Option<Emptying>,
     /// How far its walk through the names has got.
     walking: Option<Walking>,
+    /// Its scan that goes on in the middle of a crowd.
+    scanning: Option<Scanning>,
     /// Requests in flight that may change data.
     writes: VecDeque<Write>,
     /// `HW.CALL`s that are offered or in flight, oldest first.
@@ -206,6 +210,7 @@ impl Connection {
             waits_begun: 0,
             emptying: None,
             walking: None,
+            scanning: None,
             writes: VecDeque::new(),
             calls: VecDeque::new(),
             random: Random::new(seed),
@@ -442,6 +447,7 @@ impl Connection {
         self.ahead_of_pause = false;
         self.place = None;
         self.walking = None;
+        self.scanning = None;
         self.take_call(seq);
         if kind == Offer::Steps {
             self.step_refused();
@@ -474,6 +480,7 @@ impl Connection {
         self.client.seen = self.client.seen.max(at);
         let goes_on = self.goes_on_waiting(seq, outcome, bytes)
             || self.goes_on_emptying(seq, outcome, bytes)
+            || self.goes_on_scanning(seq, outcome, bytes)
             || self.goes_on_walking(seq, outcome, bytes);
         self.wake_others(seq, outcome == Outcome::Committed && !goes_on);
         if !goes_on {
@@ -588,7 +595,8 @@ impl Connection {
     pub fn request_memory(&self) -> usize {
         let buffers = self.input.capacity() + self.args.capacity();
         let open = self.open.as_ref().map_or(0, Open::memory_bytes);
-        buffers + self.transactions.memory_bytes() + open + self.parser.memory_bytes()
+        let scanning = self.scanning.as_ref().map_or(0, Scanning::memory_bytes);
+        buffers + self.transactions.memory_bytes() + open + self.parser.memory_bytes() + scanning
     }
 
     /// Memory of what was released and not written, in bytes.

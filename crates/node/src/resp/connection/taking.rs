@@ -166,6 +166,11 @@ impl Connection {
                 self.walk(data);
             }
             Command::Data(data) => {
+                if session.is_none()
+                    && let Some(cursor) = self.cursor_in_a_crowd(data)
+                {
+                    return self.scan_on(data, opcode, cursor);
+                }
                 let wait = self.wait_of(data, opcode).filter(|_| session.is_none());
                 let kind = match wait {
                     Some(wait) => return self.wait(wait),
@@ -414,6 +419,7 @@ impl Connection {
         self.place = None;
         self.emptying = None;
         self.walking = None;
+        self.scanning = None;
         self.transactions = Transactions::default();
         self.open = None;
         self.input = Vec::new();

@@ -15,8 +15,8 @@ pub(super) struct Walking {
     data: Data,
     /// The command's own words.
     words: Vec<Vec<u8>>,
-    /// The place where the next step begins.
-    from: u64,
+    /// The word that says where the next step begins.
+    from: Vec<u8>,
     /// Names that count.
     count: u64,
     /// Names that are told, as strings of a reply, and how many.
@@ -28,7 +28,7 @@ pub(super) struct Walking {
 
 /// The answer of a step: `[next, count, [name ..]]`.
 struct Step<'a> {
-    next: u64,
+    next: &'a [u8],
     count: u64,
     told: u64,
     names: &'a [u8],
@@ -37,16 +37,23 @@ struct Step<'a> {
 impl Step<'_> {
     /// Reads one; `None`: it is an error, or all there is.
     fn decode(reply: &[u8]) -> Option<Step<'_>> {
-        let (next, rest) = line(reply.strip_prefix(b"*3\r\n:")?)?;
+        let (next, rest) = bulk(reply.strip_prefix(b"*3\r\n")?)?;
         let (count, rest) = line(rest.strip_prefix(b":")?)?;
         let (told, names) = line(rest.strip_prefix(b"*")?)?;
         Some(Step { next, count, told, names })
     }
 }
 
-/// Whether a leader of a build before this one says that a step has a word too many.
+/// Whether a leader of a build before this one says that a step has a word too many, or one that it cannot read.
 fn knows_no_steps(reply: &[u8]) -> bool {
-    reply.starts_with(b"-ERR wrong number of arguments")
+    reply.starts_with(b"-ERR wrong number of arguments") || reply.starts_with(b"-ERR invalid cursor")
+}
+
+/// The string at the front of a reply, and what is behind it.
+pub(super) fn bulk(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = line(text.strip_prefix(b"$")?)?;
+    let (string, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+    Some((string, rest.strip_prefix(b"\r\n")?))
 }
 
 /// The number at the front of a line, and what is behind it.
@@ -58,7 +65,7 @@ fn line(text: &[u8]) -> Option<(u64, &[u8])> {
 
 impl Walking {
     fn new(data: Data, words: Vec<Vec<u8>>) -> Walking {
-        Walking { data, words, from: 0, count: 0, found: Vec::new(), told: 0, at_once: false }
+        Walking { data, words, from: vec![b'@'], count: 0, found: Vec::new(), told: 0, at_once: false }
     }
 
     /// How many names its client wants, if it says so.
@@ -69,7 +76,6 @@ impl Walking {
 
     /// The words of the next step: the command's own, and where it begins.
     fn step(&self, out: &mut Vec<u8>) {
-        let from = self.from.to_string();
         let left = self.wanted().map(|wanted| (wanted - self.told).to_string());
         let mut words: Vec<&[u8]> = self.words.iter().map(Vec::as_slice).collect();
         if self.data == Data::Keysinslot {
@@ -80,7 +86,7 @@ impl Walking {
                 None => {}
             }
         }
-        words.push(from.as_bytes());
+        words.push(&self.from);
         Args::encode(words.into_iter(), out);
     }
 
@@ -89,8 +95,8 @@ impl Walking {
         self.count += step.count;
         self.told += step.told;
         self.found.extend_from_slice(step.names);
-        self.from = step.next;
-        step.next != 0 && self.wanted().is_none_or(|wanted| self.told < wanted)
+        self.from = step.next.to_vec();
+        !step.next.is_empty() && self.wanted().is_none_or(|wanted| self.told < wanted)
     }
 
     fn answer(&self, reply: &mut Reply<'_>) {
@@ -104,7 +110,7 @@ impl Walking {
 
     /// Memory of what was found.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.found.capacity()
+        self.found.capacity() + self.from.capacity()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Members: of sets, fields of hashes, and those of sorted sets, each with a value of its own.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use highwater_core::limits::MAX_REPLY_BYTES;
@@ -123,11 +124,11 @@ impl<T: Transaction> Keyspace<'_, T> {
         Ok(self.tx.delete(ELEMENTS, &self.key)?)
     }
 
-    /// Visits members from a hash on, with their hashes, until `visit` breaks.
+    /// Visits members from a [spot](rows::spot) on, with their hashes, until `visit` breaks.
     pub fn each_member(
         &mut self,
         head: &Head,
-        from: u64,
+        from: &[u8],
         mut visit: impl FnMut(u64, &[u8], &[u8]) -> ControlFlow<()>,
     ) -> Done {
         if head.packed {
@@ -143,7 +144,7 @@ impl<T: Transaction> Keyspace<'_, T> {
     /// All members, in no particular order.
     pub fn members(&mut self, head: &Head) -> Result<Vec<Pair>, Failure> {
         let mut members = Vec::with_capacity(head.count as usize);
-        self.each_member(head, 0, |_, member, value| {
+        self.each_member(head, &[], |_, member, value| {
             members.push((member.to_vec(), value.to_vec()));
             ControlFlow::Continue(())
         })?;
@@ -156,7 +157,7 @@ impl<T: Transaction> Keyspace<'_, T> {
             let at = self.random.below(head.count);
             let mut left = at;
             let mut found = None;
-            self.each_member(head, 0, |_, member, value| {
+            self.each_member(head, &[], |_, member, value| {
                 if left == 0 {
                     found = Some((member.to_vec(), value.to_vec()));
                     return ControlFlow::Break(());
@@ -169,7 +170,7 @@ impl<T: Transaction> Keyspace<'_, T> {
         let mut near = Vec::with_capacity(NEIGHBOURS);
         // A hash behind the last one starts again with the first.
         for from in [self.random.bits(), 0] {
-            self.each_member(head, from, |_, member, value| {
+            self.each_member(head, &u64::to_be_bytes(from), |_, member, value| {
                 near.push((member.to_vec(), value.to_vec()));
                 if near.len() < NEIGHBOURS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;
@@ -191,14 +192,35 @@ impl<T: Transaction> Keyspace<'_, T> {
             members.truncate(usize::try_from(count).unwrap_or(usize::MAX));
             return Ok(members);
         }
-        let mut chosen = std::collections::BTreeMap::new();
-        while (chosen.len() as u64) < count {
+        let mut chosen = BTreeMap::new();
+        // Chance finds each about once, but for members whose hashes stand close together: of those it finds the same few for ever.
+        for _ in 0..2 * count + NEIGHBOURS as u64 {
+            if chosen.len() as u64 == count {
+                break;
+            }
             let (member, value) = self.random_member(head)?;
             chosen.insert(member, value);
         }
+        self.choose_in_a_row(head, count, &mut chosen)?;
         let mut chosen: Vec<Pair> = chosen.into_iter().collect();
         self.shuffle(&mut chosen);
         Ok(chosen)
+    }
+
+    /// Chooses those behind a random hash until there are so many.
+    fn choose_in_a_row(&mut self, head: &Head, count: u64, chosen: &mut BTreeMap<Vec<u8>, Vec<u8>>) -> Done {
+        for from in [self.random.bits(), 0] {
+            if chosen.len() as u64 == count {
+                break;
+            }
+            self.each_member(head, &from.to_be_bytes(), |_, member, value| {
+                if !chosen.contains_key(member) {
+                    chosen.insert(member.to_vec(), value.to_vec());
+                }
+                if (chosen.len() as u64) < count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+        }
+        Ok(())
     }
 
     /// So many at random; if the count is negative, the same may be chosen again.

@@ -566,11 +566,19 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
 
     /// Names from a hash on, in the order of their hashes, until `visit` breaks. Those of keys that have expired are among them.
     pub fn names(&mut self, from: u64, mut visit: impl FnMut(u64, Vec<u8>) -> ControlFlow<()>) -> Done {
-        let start = from.to_be_bytes();
-        let range = (Bound::Included(&start[..]), Bound::Unbounded);
-        self.tx.scan(NAMES, range, Direction::Forward, |row, value| {
-            let hash = u64::from_be_bytes(*row.first_chunk().expect("a name's row has a hash"));
-            visit(hash, rows::name_of(row, value))
+        self.each_name(&from.to_be_bytes(), |hash, front, end| visit(hash, [front, end].concat()))
+    }
+
+    /// The same from a [spot](rows::spot) on. A name comes in two parts: what of it stands in its row's key, and the end of a long one.
+    pub fn each_name(
+        &mut self,
+        from: &[u8],
+        mut visit: impl FnMut(u64, &[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Done {
+        let range = (Bound::Included(from), Bound::Unbounded);
+        self.tx.scan(NAMES, range, Direction::Forward, |row, end| {
+            let (hash, front) = row.split_first_chunk().expect("a name's row has a hash");
+            visit(u64::from_be_bytes(*hash), front, end)
         })?;
         Ok(())
     }

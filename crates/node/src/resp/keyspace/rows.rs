@@ -160,9 +160,15 @@ pub fn set_score_row(key: &mut Vec<u8>, id: u64, score: f64, member: &[u8]) {
     set_element(key, id, SCORES, order_of(score), member);
 }
 
-/// Where members of this hash begin.
-pub fn members_from(id: u64, hash: u64) -> Vec<u8> {
-    element(id, MEMBERS, hash, &[])
+/// The row at or behind which the members from this spot on stand: behind id and tag of a row is a spot.
+pub fn members_from(id: u64, spot: &[u8]) -> Vec<u8> {
+    [&front(id, MEMBERS)[..], spot].concat()
+}
+
+/// The spot of a name or a member, at which it stands among the others: its hash, and itself. It is the key of a name's row, as far as there is room in that,
+/// and the end of the key of a member's. Any byte string is one, at or behind which others stand.
+pub fn spot(hash: u64, name: &[u8]) -> Vec<u8> {
+    [&hash.to_be_bytes()[..], name].concat()
 }
 
 /// Behind the last member.

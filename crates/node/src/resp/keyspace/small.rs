@@ -111,17 +111,17 @@ impl<T: Transaction> Keyspace<'_, T> {
         Ok(())
     }
 
-    /// Visits the members of a small collection from a hash on, in the order of their hashes.
+    /// Visits the members of a small collection from a [spot](rows::spot) on, in the order of their rows.
     pub(super) fn each_small_member(
         &self,
         head: &Head,
-        from: u64,
+        from: &[u8],
         mut visit: impl FnMut(u64, &[u8], &[u8]) -> ControlFlow<()>,
     ) {
         let members = ordered(self.small(head), |member, _| rows::hash(member));
         let _ = members
             .into_iter()
-            .filter(|(hash, ..)| *hash >= from)
+            .filter(|(hash, member, _)| rows::spot(*hash, member)[..] >= *from)
             .try_for_each(|(hash, member, value)| visit(hash, member, value));
     }
 

@@ -35,12 +35,16 @@ fn is_ordered(table: TableId) -> bool {
 }
 
 type Record = (Timestamp, Option<Vec<u8>>);
+/// Which record was replaced, and what it was.
+type Replaced = ((TableId, Vec<u8>), Option<Record>);
 
 /// All records ever, deleted ones too.
 #[derive(Clone, Debug, Default)]
 pub struct Map {
     records: BTreeMap<(TableId, Vec<u8>), Record>,
     now: Timestamp,
+    /// Records that the open transaction, or else the last one, has replaced.
+    replaced: Vec<Replaced>,
     /// How many single rows of each table were read.
     reads: BTreeMap<TableId, usize>,
     /// Rows that the open transaction, or else the last one, has passed.
@@ -49,7 +53,23 @@ pub struct Map {
 
 impl Map {
     fn set(&mut self, table: TableId, key: &[u8], value: Option<&[u8]>) {
-        self.records.insert((table, key.to_vec()), (self.now.next(), value.map(<[u8]>::to_vec)));
+        let key = (table, key.to_vec());
+        let old = self.records.insert(key.clone(), (self.now.next(), value.map(<[u8]>::to_vec)));
+        self.replaced.push((key, old));
+    }
+
+    fn begin(&mut self) {
+        self.work.begin();
+        self.replaced.clear();
+    }
+
+    fn roll_back(&mut self) {
+        for (key, old) in std::mem::take(&mut self.replaced).into_iter().rev() {
+            match old {
+                Some(old) => self.records.insert(key, old),
+                None => self.records.remove(&key),
+            };
+        }
     }
 }
 
@@ -115,14 +135,17 @@ impl Transaction for Map {
             _ => bound(end),
         };
         let rows = self.records.range((start, end));
-        let mut rows: Vec<_> =
-            rows.filter_map(|((_, key), (_, value))| Some((key, value.as_deref()?))).collect();
-        if direction == Direction::Backward {
-            rows.reverse();
-        }
-        self.work.pass(rows.len())?;
-        let _ = rows.into_iter().try_for_each(|(key, value)| visit(key, value));
-        Ok(())
+        let mut rows = rows.filter_map(|((_, key), (_, value))| Some((key, value.as_deref()?)));
+        let work = &mut self.work;
+        let mut each = |(key, value): (&Vec<u8>, &[u8])| match work.pass(1) {
+            Ok(()) => visit(key, value).map_break(Ok),
+            Err(abort) => ControlFlow::Break(Err(abort)),
+        };
+        let ended = match direction {
+            Direction::Forward => rows.try_for_each(&mut each),
+            Direction::Backward => rows.rev().try_for_each(&mut each),
+        };
+        ended.break_value().unwrap_or(Ok(()))
     }
 
     fn goes_on(&mut self) -> Result<(), Abort> {
@@ -216,6 +239,7 @@ impl Node {
                 true
             }),
             describe: Box::new(describe),
+            bookmarks: Default::default(),
             settings: Default::default(),
             operations: Box::new(crate::resp::operations::Nothing),
         };
@@ -231,6 +255,11 @@ impl Node {
         door.leaderless = true;
         node.puts_off.set(true);
         node
+    }
+
+    /// Another node, to which the same map is replicated.
+    pub fn beside(&self) -> Node {
+        Node { map: self.map.clone(), ..Node::new() }
     }
 
     /// What its connections share.
@@ -283,9 +312,8 @@ impl Node {
     /// Runs a transaction; an abort undoes it.
     pub fn run(&self, procedure: ProcedureId, args: &[u8]) -> (Outcome, Vec<u8>) {
         let mut map = self.map.borrow_mut();
-        let before = map.clone();
         let mut reply = Vec::new();
-        map.work.begin();
+        map.begin();
         let outcome = match self.registry.run(procedure, &mut map, args, &mut reply) {
             Ok(()) => Outcome::Committed,
             Err(Abort::Rollback) => Outcome::RolledBack,
@@ -302,7 +330,7 @@ impl Node {
         if outcome == Outcome::Committed {
             map.now = map.now.next();
         } else {
-            *map = Map { work: map.work.clone(), ..before };
+            map.roll_back();
         }
         (outcome, reply)
     }

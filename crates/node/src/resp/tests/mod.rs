@@ -5,6 +5,7 @@ mod calls;
 mod clients;
 mod cluster;
 mod collections;
+mod crowds;
 
 pub(in crate::resp) mod double;
 mod exec;

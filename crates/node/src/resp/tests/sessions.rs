@@ -56,6 +56,7 @@ impl Alone {
                 })
             },
             describe: Box::new(describe),
+            bookmarks: Default::default(),
             settings: Default::default(),
             operations: Box::new(crate::resp::operations::Nothing),
         };

@@ -134,6 +134,7 @@ pub fn door() -> Door {
             true
         }),
         describe: Box::new(describe),
+        bookmarks: Default::default(),
         settings: Default::default(),
         operations: Box::new(crate::resp::operations::Nothing),
     }
