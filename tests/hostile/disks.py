@@ -19,7 +19,6 @@ A seed draws the same faults each time, though not at the same moment of the nod
 
 import argparse
 import collections
-import errno
 import json
 import pathlib
 import random
@@ -33,65 +32,15 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import shim  # noqa: E402
+from disk_faults import MAY_END, MOMENTS, NAMES, WAITED_OUT  # noqa: E402
 from files import Nodes, Round  # noqa: E402
 from files import Wrong as FilesWrong  # noqa: E402
 from history import Loss, Writer, Wrong, must  # noqa: E402
-from shim import DELAY, FAIL, FOR_EVER, HOLD, SHORT, Disk, Missed  # noqa: E402
+from shim import DELAY, FAIL, FOR_EVER, HOLD, Disk, Missed  # noqa: E402
 
 # A machine that compiles meanwhile is slow.
 PATIENCE = 90
 SETTINGS = 'id = "north"\ndurability = "{durability}"\nengine = "{engine}"'
-# Which files a fault is for.
-NAMES = ["*", "*", "journal-*", "journal-*", "checkpoint-*", "*.part-*", "*manifest*", "identity*", "ballast-*"]
-
-# Calls, what befalls them, how often at most, and whether a node that runs has to live with it.
-WAITED_OUT = [
-    (["sync"], DELAY, (5, 400), FOR_EVER),
-    (["sync"], HOLD, 0, 1),
-    (["sync"], HOLD, 0, FOR_EVER),
-    (["names"], HOLD, 0, 1),
-    (["write"], HOLD, 0, 1),
-    (["write"], DELAY, (1, 50), 40),
-    (["rename", "remove", "create", "open"], HOLD, 0, 1),
-    (["rename", "remove", "create", "open", "names"], DELAY, (5, 200), 20),
-    (["reserve", "cut"], HOLD, 0, 1),
-    (["write"], SHORT, (1, 99), 30),
-    (["open", "create", "reserve", "write", "sync"], FAIL, errno.EINTR, 3),
-    (["open", "create"], FAIL, errno.EMFILE, FOR_EVER),
-    (["create"], FAIL, errno.ENFILE, FOR_EVER),
-    (["create", "reserve"], FAIL, errno.ENOSPC, FOR_EVER),
-    (["reserve"], FAIL, errno.EDQUOT, FOR_EVER),
-    (["reserve"], FAIL, errno.EFBIG, 3),
-    (["reserve"], FAIL, errno.ENOMEM, 3),
-]
-MAY_END = [
-    (["sync"], FAIL, errno.EIO, 1),
-    (["sync"], FAIL, errno.ENOSPC, 1),
-    (["sync"], FAIL, errno.EDQUOT, 1),
-    (["names"], FAIL, errno.EIO, 1),
-    (["write"], FAIL, errno.EIO, 1),
-    (["write"], FAIL, errno.ENOSPC, 5),
-    (["write"], FAIL, errno.EDQUOT, 5),
-    (["rename"], FAIL, errno.EIO, 1),
-    (["rename"], FAIL, errno.ENOSPC, 2),
-    (["remove"], FAIL, errno.EIO, 1),
-    (["open", "create"], FAIL, errno.EIO, 1),
-    (["cut"], FAIL, errno.EIO, 1),
-    (["reserve"], FAIL, errno.EIO, 1),
-]
-# Where the power is cut: calls, of which files, and what has it happen soon.
-MOMENTS = [
-    (["sync"], "journal-*"),
-    (["write"], "journal-*"),
-    (["sync", "write"], "*.part-*"),
-    (["sync", "write", "rename", "create"], "*manifest*"),
-    (["sync", "write", "rename", "create", "remove"], "identity*"),
-    (["names"], "*"),
-    (["create", "reserve"], "journal-*"),
-    (["rename"], "*"),
-    (["remove", "cut"], "*"),
-    (["rename", "create", "reserve"], "ballast-*"),
-]
 
 
 class Machines(Nodes):
@@ -228,8 +177,9 @@ class Hunt(Round):
             must(node in self.nodes.excused, f"node {node} ends with {code} for nothing that it may end for: {said[-1500:]}")
             must(code in (1, 3), f"node {node} ends with {code}: {said[-1500:]}")
             must("ERROR" in said or "rror" in said, f"node {node} ends with {code} and says nothing: {said[-1500:]}")
+            # From its next start on there is no excuse.
+            self.nodes.excused.discard(node)
             self.forgot(node)
-        self.nodes.excused.clear()
 
     def forgot(self, node):
         """A node crashed: with `async` it may have forgotten what it accepted last."""
@@ -241,12 +191,13 @@ class Hunt(Round):
         self.ends_of_faults()
         begun = time.monotonic()
         while why := self.nodes.no_restart():
-            ended = {node: code for node, process in self.nodes.processes.items() if (code := process.poll()) is not None}
-            must(not ended, f"{ended} ended, and no fault is left: {[self.nodes.said(node)[-1500:] for node in ended]}")
+            # One that met its fault just before ends now.
+            self.ends_of_faults()
             must(time.monotonic() < begun + PATIENCE, f"{PATIENCE} s after the last fault: {why}")
             time.sleep(0.1)
         self.judge()
         self.same_lives()
+        self.nodes.excused.clear()
 
     def judge(self):
         self.nodes.wire = self.nodes.leads(PATIENCE)
@@ -425,34 +376,51 @@ class Hunt(Round):
             self.look_into(node, survivors.get(node))
             must(not survivors.get(node, {}).get("refuses"), f"a power cut left a node that does not start: {survivors.get(node)}")
         self.count("looked at by tools")
+        if self.engine == "rolis" and self.draw.random() < 0.5:
+            self.accepts_the_loss(there)
+
+    def accepts_the_loss(self, there):
+        """The majority is lost for good: what is left of one node begins a new cluster, which is one that there was."""
+        target = self.nodes.folder / f"recovered-{time.monotonic_ns()}"
+        words = ["--accept-loss", "--to", target, "--cluster", "recovered", "--nodes", "0"]
+        folder = self.nodes.data(self.draw.choice(there))
+        code, text, _ = self.ask("recover", "--json", "--from", folder, *words, codes=(0, 1))
+        if code:
+            must("no state" in text or "nothing" in text or "copies" in text or "behind" in text, f"a loss is accepted, and nothing is begun: {text}")
+            return
+        self.serve_anew_with(target, "recovered", whole=False)
+        self.count("loss accepted")
+
+    def loses_a_disk(self):
+        """One of three, while all vote: the node copies the state. Perhaps the power of all goes meanwhile."""
+        if len(self.nodes.all) < 3 or self.durability != "sync":
+            return
+        self.heal()
+        node = self.draw.choice(list(self.nodes.all))
+        self.write_for(0.2)
+        self.cut([node])
+        self.nodes.disks[node].lose()
+        self.lives.pop(node)
+        self.count("disk lost")
+        self.nodes.begin(node)
+        self.write_for(self.draw.uniform(0, 1))
+        if self.draw.random() < 0.5:
+            self.cut(self.draw.choice([[node], [one for one in self.nodes.all if one != node], list(self.nodes.all)]))
 
     def archive_node(self, node):
         """A copy, on a disk whose calls may fail and whose power may go; the next one makes it whole."""
         draw, disk = self.draw, self.archive_disk
         fate = draw.choice(["whole", "whole", "cut", "cut in a call", "fails"])
         if fate == "fails":
-            ops, act, argument, times = draw.choice([fault for fault in MAY_END if fault[0] != ["reserve"]])
+            ops, act, argument, times = draw.choice(MAY_END)
             disk.order(ops, act, argument, "*", draw.randint(0, 8), times)
-        place = disk.order(["write", "sync", "names", "rename", "create", "make"], HOLD, 0, "*", draw.randint(0, 12), 1, draw.random() < 0.5) if fate == "cut in a call" else None
-        command = [self.highwater, "backup", "create", "--json", "--from", self.nodes.data(node), "--to", self.archive]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=disk.environment()) as copy:
-            end = time.monotonic() + 60
-            while copy.poll() is None and not (place and disk.held(place)):
-                must(time.monotonic() < end, "a copy does not end")
-                time.sleep(0.01)
-            if copy.poll() is None:
-                disk.freeze()
-                copy.kill()
-            said = copy.communicate()[0]
-        self.tell(f"  copy of node {node}, {fate}: {copy.returncode} {last_line(said)}")
-        must("panicked" not in said, f"`backup create` panics: {said}")
-        disk.withdraw(self.counts)
+        place = None
+        if fate == "cut in a call":
+            place = disk.order(["write", "sync", "names", "rename", "create", "make"], HOLD, 0, "*", draw.randint(0, 12), 1, draw.random() < 0.5)
+        said = self.run_on_the_archive(["backup", "create", "--json", "--from", self.nodes.data(node), "--to", self.archive], place)
+        self.tell(f"  copy of node {node}, {fate}: {said.code} {last_line(said.text)}")
         self.count(f"archive: {fate}")
-        if copy.returncode < 0 or fate == "cut":
-            disk.cut(draw)
-        else:
-            disk.ended()
-        return copy.returncode == 0
+        self.archive_disk.cut(draw) if said.code < 0 or fate == "cut" else disk.ended()
 
     def archives(self):
         self.write_for(self.draw.uniform(0, 0.5))
@@ -471,25 +439,59 @@ class Hunt(Round):
         self.pause()
         time.sleep(0.5)
         for node in nodes.all:
-            self.ask("backup", "create", "--json", "--from", nodes.data(node), "--to", self.archive)
+            said = self.run_on_the_archive(["backup", "create", "--json", "--from", nodes.data(node), "--to", self.archive], None)
+            must(said.code == 0, f"without a fault `backup create` ends with {said.code}: {said.text}")
+            self.archive_disk.ended()
         _, _, verified = self.ask("backup", "verify", "--json", self.archive)
         must(verified["whole"], "an archive that interrupted copies left is damaged after a whole one")
-        target = self.nodes.folder / "restored"
-        self.ask("backup", "restore", "--json", self.archive, "--to", target, "--cluster", "restored", "--nodes", "0")
-        self.serve_restored(target)
+        target = self.archive_disk.root / "restored"
+        words = ["backup", "restore", "--json", self.archive, "--to", target, "--cluster", "restored", "--nodes", "0"]
+        while self.is_cut_short(words):
+            pass
+        self.serve_anew_with(target, "restored", whole=True)
         self.count("restored")
 
-    def serve_restored(self, data):
-        with Nodes(self.highwater, 1, "restored") as anew:
+    def is_cut_short(self, words):
+        """Restores; the power goes meanwhile, or right afterwards. Whether there is no folder, and it has to be done again."""
+        draw, disk = self.draw, self.archive_disk
+        place = disk.order(["write", "sync", "names", "rename", "create", "make", "reserve"], HOLD, 0, "*", draw.randint(0, 25), 1, draw.random() < 0.5)
+        if draw.random() < 0.3:
+            disk.withdraw(self.counts)
+            place = None
+        said = self.run_on_the_archive(words, place)
+        disk.cut(draw)
+        self.tell(f"  restore: {said.code} {last_line(said.text)}")
+        if said.code > 0:
+            must("there is something in it already" in said.text, f"a restore fails: {said.text}")
+        self.count("restore, then a power cut" if said.code == 0 else "restore, cut in a call")
+        return said.code < 0
+
+    def run_on_the_archive(self, words, place):
+        """Runs a command on the archive's disk until it ends, or is held in a call, and killed: its code is below zero then."""
+        disk = self.archive_disk
+        with subprocess.Popen([self.highwater, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=disk.environment()) as process:
+            end = time.monotonic() + PATIENCE
+            while process.poll() is None and not (place and disk.held(place)):
+                must(time.monotonic() < end, f"{words[:2]} does not end")
+                time.sleep(0.01)
+            if process.poll() is None:
+                disk.freeze()
+                process.kill()
+            text = process.communicate()[0]
+        must("panicked" not in text, f"{words[:2]} panics: {text}")
+        disk.withdraw(self.counts)
+        return Ended(process.returncode, text)
+
+    def serve_anew_with(self, data, cluster, whole):
+        """A new cluster serves what there was: all that was read before, if it is `whole`, or some state that there was."""
+        with Nodes(self.highwater, 1, cluster) as anew:
             anew.workers = self.nodes.workers
             shutil.copytree(data / "node-0", anew.data(0))
             anew.run([0])
             wire = anew.leads()
-            must(wire, f"the restored cluster does not serve: {anew.log(0)[-2000:]}")
+            must(wire, f"the {cluster} cluster does not serve: {anew.log(0)[-2000:]}")
             for writer in self.writers:
-                found = [int(number) for number in wire.done("LRANGE", f"log:{writer.name}", 0, -1)]
-                missing = len(writer.found) - len(found)
-                must(found[: len(writer.found)] == writer.found, f"{missing} numbers of list {writer.name} are missing from what was restored")
+                writer.judge_copy(wire, whole)
             wire.close()
 
     @property
@@ -502,6 +504,8 @@ class Hunt(Round):
         self.nodes.kill_all()
         self.nodes.__exit__()
 
+
+Ended = collections.namedtuple("Ended", "code text")
 
 STEPS = [
     Hunt.calm,
@@ -518,6 +522,7 @@ STEPS = [
     Hunt.start_with_faults,
     Hunt.start_with_faults,
     Hunt.tools_look,
+    Hunt.loses_a_disk,
     Hunt.archives,
 ]
 

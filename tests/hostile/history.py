@@ -1,5 +1,6 @@
 """Clients that write what can be told apart, and what must be there of it."""
 
+import collections
 import threading
 import time
 
@@ -132,6 +133,17 @@ class Writer:
             entry.how = "lost"
         self.found = found
 
+    def judge_copy(self, wire, whole):
+        """What another cluster has that began from copies: a state that there was; if it is `whole`, all that was read here last."""
+        found = [int(number) for number in wire.done("LRANGE", f"log:{self.name}", 0, -1)]
+        refused = {entry.number for entry in self.entries if entry.how == "not done"} & set(found)
+        must(not twice(found) and not refused, f"a copy of list {self.name} has {twice(found)} twice, and {sorted(refused)[:5]}, which were refused")
+        shared = min(len(found), len(self.found))
+        must(found[:shared] == self.found[:shared], f"a copy of list {self.name} has another beginning")
+        must(not whole or shared == len(self.found), f"a copy of list {self.name} lacks {self.found[shared:][:5]}")
+        one, other = wire.done("MGET", f"one:{self.name}", f"other:{self.name}")
+        must(one == other, f"half a transaction is in a copy: {one} and {other}")
+
     def judge_pairs(self, wire, loss):
         one, other = wire.done("MGET", f"one:{self.name}", f"other:{self.name}")
         must(one == other, f"half a transaction is there: {one} and {other}")
@@ -147,7 +159,7 @@ class Writer:
 
 
 def twice(found):
-    return sorted({number for number in found if found.count(number) > 1})[:5]
+    return [number for number, times in collections.Counter(found).items() if times > 1][:5]
 
 
 class Loss:

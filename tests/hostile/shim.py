@@ -8,6 +8,7 @@ import errno
 import mmap
 import os
 import pathlib
+import random
 import shutil
 import struct
 import subprocess
@@ -127,12 +128,18 @@ class Disk:
         control.write_bytes(bytes(HEAD + RULES * RULE.size))
         with open(control, "r+b") as file:
             self.orders = mmap.mmap(file.fileno(), 0)
-        self.control, self.befallen = control, {}
+        self.control, self.befallen, self.draw = control, {}, random.Random(name)
         self.read_anew()
 
     def environment(self):
         mine = {"LD_PRELOAD": self.shim, "SHIM_ROOT": self.root, "SHIM_CONTROL": self.control, "SHIM_TRACE": self.trace, "SHIM_GRAVE": self.grave}
         return os.environ | {name: str(value) for name, value in mine.items()}
+
+    def lose(self):
+        """Nothing is left on it."""
+        shutil.rmtree(self.root)
+        self.root.mkdir()
+        self.read_anew()
 
     # ---- orders ----
 
@@ -302,11 +309,16 @@ class Disk:
                 one.changes.pop(0)
 
     def fail_sync(self, record):
-        """What a failed sync was to make safe no later one does. Names are tried again by file systems."""
+        """What a failed sync was to make safe no later one does; of names it is settled at once, though nobody sees it before a cut."""
         one = self.by_inode.get(record.inode)
         if isinstance(one, File):
             for change in one.changes:
                 change.failed |= change.serial < record.serial and not change.durable
+        elif one:
+            later = [change for change in one.changes if change.serial > record.serial]
+            one.changes = [change for change in one.changes if change.serial < record.serial]
+            self.keep_names(one, self.draw)
+            one.changes = later
 
     # ---- names ----
 
