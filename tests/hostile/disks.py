@@ -35,7 +35,7 @@ import shim  # noqa: E402
 from disk_faults import MAY_END, MOMENTS, NAMES, WAITED_OUT  # noqa: E402
 from files import Nodes, Round  # noqa: E402
 from files import Wrong as FilesWrong  # noqa: E402
-from history import Loss, Writer, Wrong, must  # noqa: E402
+from history import HUGE, LARGE, Loss, Writer, Wrong, must  # noqa: E402
 from shim import DELAY, FAIL, FOR_EVER, HOLD, Disk, Missed  # noqa: E402
 
 # A machine that compiles meanwhile is slow.
@@ -197,6 +197,8 @@ class Hunt(Round):
             time.sleep(0.1)
         self.judge()
         self.same_lives()
+        for disk in self.nodes.disks:
+            disk.follow()
         self.nodes.excused.clear()
 
     def judge(self):
@@ -234,6 +236,13 @@ class Hunt(Round):
 
     def calm(self):
         self.write_for(self.draw.uniform(0.1, 0.8))
+
+    def fill(self):
+        """So much that files of the journal are full, given back and written anew."""
+        self.write_for(0)
+        for writer in self.writers:
+            writer.large = HUGE
+        time.sleep(self.draw.uniform(2, 5))
 
     def befall(self):
         """A fault for a while, or some, of some nodes."""
@@ -496,7 +505,7 @@ class Hunt(Round):
 
     @property
     def large(self):
-        return self.draw.random() < 0.4
+        return self.draw.choice([0, 0, 0, LARGE, LARGE, HUGE])
 
     def end(self):
         for writer in self.writers:
@@ -509,6 +518,7 @@ Ended = collections.namedtuple("Ended", "code text")
 
 STEPS = [
     Hunt.calm,
+    Hunt.fill,
     Hunt.befall,
     Hunt.befall,
     Hunt.befall,

@@ -8,8 +8,8 @@ from wire import Refused, Wire
 
 # Nothing was done, says the reply.
 NOT_DONE = ("MOVED", "CLUSTERDOWN", "CONFLICT", "DISKFULL", "OOM")
-# Large enough that a few make a checkpoint due.
-LARGE = b"x" * 150_000
+# A few make a checkpoint due; some dozens fill a file of the journal.
+LARGE, HUGE = 150_000, 2_000_000
 
 
 class Wrong(Exception):
@@ -37,7 +37,7 @@ class Writer:
     def __init__(self, ports, name):
         self.ports, self.name, self.entries, self.pairs, self.found = ports, name, [], [], []
         self.failed, self.wire, self.next = None, None, 0
-        self.running, self.stopping, self.large = threading.Event(), False, False
+        self.running, self.stopping, self.large = threading.Event(), False, 0
         self.idle = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
@@ -60,7 +60,7 @@ class Writer:
             self.pairs.append(pair)
             self.ask(pair, "MSET", f"one:{self.name}", number, f"other:{self.name}", number)
         if self.large and number % 3 == 0:
-            self.ask(Entry(number), "SET", f"large:{self.name}:{number % 8}", LARGE)
+            self.ask(Entry(number), "SET", f"large:{self.name}:{number % 8}", b"x" * self.large)
         entry = Entry(number)
         self.entries.append(entry)
         self.ask(entry, "RPUSH", f"log:{self.name}", number)
