@@ -38,6 +38,8 @@ from files import Wrong as FilesWrong  # noqa: E402
 from history import HUGE, LARGE, Loss, Writer, Wrong, must  # noqa: E402
 from shim import DELAY, FAIL, FOR_EVER, HOLD, Disk, Missed  # noqa: E402
 
+# Nodes that may take another one's place.
+SPARES = 2
 # A machine that compiles meanwhile is slow.
 PATIENCE = 90
 SETTINGS = 'id = "north"\ndurability = "{durability}"\nengine = "{engine}"'
@@ -47,10 +49,11 @@ class Machines(Nodes):
     """Nodes of which each has a disk of its own, whose power can be cut."""
 
     def __init__(self, highwater, nodes, settings, workers):
-        super().__init__(highwater, nodes)
+        super().__init__(highwater, nodes + SPARES)
         self.settings, self.workers = settings, workers
         library = shim.build(self.folder)
         self.disks = [Disk(library, self.folder, node) for node in self.all]
+        self.all, self.spare = list(range(nodes)), list(range(nodes, nodes + SPARES))
         self.began, self.excused = {}, set()
 
     def storage_dir(self, node):
@@ -385,7 +388,7 @@ class Hunt(Round):
             self.look_into(node, survivors.get(node))
             must(not survivors.get(node, {}).get("refuses"), f"a power cut left a node that does not start: {survivors.get(node)}")
         self.count("looked at by tools")
-        if self.engine == "rolis" and self.draw.random() < 0.5:
+        if self.engine == "rolis" and len(nodes.all) > 1 and self.draw.random() < 0.5:
             self.accepts_the_loss(there)
 
     def accepts_the_loss(self, there):
@@ -415,6 +418,52 @@ class Hunt(Round):
         self.write_for(self.draw.uniform(0, 1))
         if self.draw.random() < 0.5:
             self.cut(self.draw.choice([[node], [one for one in self.nodes.all if one != node], list(self.nodes.all)]))
+
+    def replaces_a_node(self):
+        """Another node, with another disk, takes the place of one; perhaps the power of some goes meanwhile."""
+        nodes, draw = self.nodes, self.draw
+        if self.engine != "rolis" or len(nodes.all) < 3 or self.durability != "sync" or not nodes.spare:
+            return
+        self.heal()
+        goes, comes = draw.choice(nodes.all), nodes.spare.pop(0)
+        nodes.all.append(comes)
+        nodes.begin(comes)
+        self.write_for(0.1)
+        command = [self.highwater, "member", "replace", str(goes), "--by", str(comes), "--config", nodes.config(comes)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as first:
+            time.sleep(draw.uniform(0, 1))
+            if draw.random() < 0.7:
+                cut = draw.choice([[comes], [goes], [comes, goes], list(nodes.all)])
+                self.cut(cut)
+                for node in cut:
+                    nodes.begin(node)
+            self.replaced(first, command, goes, comes)
+        self.tell(f"  node {comes} for node {goes}")
+        self.count("node replaced")
+        nodes.all.remove(goes)
+        self.lives.pop(goes, None)
+        nodes.stop(goes)
+        for writer in self.writers:
+            writer.ports = [nodes.resp(node) for node in nodes.all]
+
+    def replaced(self, first, command, goes, comes):
+        """Waits for the command, and repeats it: it may have happened, and its process not know."""
+        end = time.monotonic() + PATIENCE
+        try:
+            said = first.communicate(timeout=PATIENCE)[0]
+        except subprocess.TimeoutExpired:
+            first.kill()
+            said = "it does not end"
+        while not self.has_replaced(goes, comes):
+            must(time.monotonic() < end + PATIENCE, f"node {comes} does not take the place of node {goes}: {said}")
+            again = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+            said = again.stdout + again.stderr
+            time.sleep(0.2)
+
+    def has_replaced(self, goes, comes):
+        said = self.nodes.status(comes)
+        voters = {member["node"] for member in said.get("members", []) if member["voter"]}
+        return comes in voters and goes not in voters
 
     def archive_node(self, node):
         """A copy, on a disk whose calls may fail and whose power may go; the next one makes it whole."""
@@ -533,6 +582,7 @@ STEPS = [
     Hunt.start_with_faults,
     Hunt.tools_look,
     Hunt.loses_a_disk,
+    Hunt.replaces_a_node,
     Hunt.archives,
 ]
 

@@ -69,7 +69,7 @@ class Writer:
         """Asks once; a request whose end is not known is never sent again."""
         try:
             if self.wire is None:
-                self.wire = Wire(self.ports[self.next], timeout=5)
+                self.wire = Wire(self.ports[self.next % len(self.ports)], timeout=5)
         except OSError:
             entry.end("not done")
             self.turn_away()
@@ -93,7 +93,7 @@ class Writer:
         """To the next node, after a breath: nobody there, or nobody who leads."""
         if self.wire:
             self.wire.close()
-        self.wire, self.next = None, (self.next + 1) % len(self.ports)
+        self.wire, self.next = None, self.next + 1
         time.sleep(0.03)
 
     def pause(self):
