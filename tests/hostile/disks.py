@@ -179,7 +179,7 @@ class Hunt(Round):
             must("panicked" not in said, f"node {node} panics: {said[said.find('panicked') - 200:][:1500]}")
             must(node in self.nodes.excused, f"node {node} ends with {code} for nothing that it may end for: {said[-1500:]}")
             must(code in (1, 3), f"node {node} ends with {code}: {said[-1500:]}")
-            must("ERROR" in said or "rror" in said, f"node {node} ends with {code} and says nothing: {said[-1500:]}")
+            must("\nhighwater: " in "\n" + said, f"node {node} ends with {code} and says nothing: {said[-1500:]}")
             # From its next start on there is no excuse.
             self.nodes.excused.discard(node)
             self.forgot(node)

@@ -17,7 +17,7 @@ import time
 from shim import DELAY, FAIL, HOLD, SHORT, Disk, Missed, build
 
 HEAD = """
-import ctypes, os, sys
+import os
 root = os.environ["SHIM_ROOT"]
 def make(name, flags=os.O_RDWR | os.O_CREAT): return os.open(root + "/" + name, flags, 0o600)
 def sync_names(): fd = os.open(root, os.O_RDONLY); os.fsync(fd); os.close(fd)
@@ -38,11 +38,11 @@ class Bench:
         return Disk(self.library, self.folder, self.disks)
 
     def run(self, disk, text):
-        ended = subprocess.run([sys.executable, "-c", HEAD + textwrap.dedent(text)], env=disk.environment(), capture_output=True, text=True)
+        ended = subprocess.run([sys.executable, "-SE", "-c", HEAD + textwrap.dedent(text)], env=disk.environment(), capture_output=True, text=True)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
-    def outcomes(self, text, prepare=lambda disk: None, times=30):
+    def outcomes(self, text, prepare=lambda disk: None, times=20):
         """What a power cut leaves of what a program did, many times: name -> bytes, as a set of sorted pairs."""
         found = set()
         for seed in range(times):
@@ -99,6 +99,7 @@ def lengths_and_room_are_changes_too(bench):
     assert {10, 100} <= lengths and all(10 <= length <= 100 for length in lengths), lengths
     # Not through the C library: a call that some runtimes make by themselves.
     text = """
+    import ctypes
     fd = make("a"); sync_names()
     number = {"x86_64": 285, "aarch64": 47}[os.uname().machine]
     assert ctypes.CDLL(None).syscall(number, fd, 0, 0, ctypes.c_long(8192)) == 0
@@ -149,7 +150,7 @@ def calls_fail_are_cut_short_slow_and_held(bench):
     for after, there in [(False, False), (True, True)]:
         disk = bench.disk()
         held = disk.order(["create"], HOLD, 0, "c", after=after)
-        with subprocess.Popen([sys.executable, "-c", HEAD + 'make("c")'], env=disk.environment()) as process:
+        with subprocess.Popen([sys.executable, "-SE", "-c", HEAD + 'make("c")'], env=disk.environment()) as process:
             while not disk.held(held):
                 time.sleep(0.01)
             disk.freeze()
@@ -161,7 +162,7 @@ def calls_fail_are_cut_short_slow_and_held(bench):
 
 def a_process_that_ends_keeps_all_and_the_next_cut_takes_it(bench):
     states = set()
-    for seed in range(30):
+    for seed in range(20):
         disk = bench.disk()
         bench.run(disk, 'fd = make("a"); os.fsync(fd); sync_names(); os.pwrite(fd, b"x" * 9, 0)')
         disk.ended()
