@@ -17,7 +17,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 
 # As in shim.c.
-OPS = {"open": 1, "create": 2, "write": 4, "sync": 8, "names": 16, "rename": 32, "remove": 64, "cut": 128, "reserve": 256, "make": 512}
+OPS = {"open": 1, "create": 2, "write": 4, "sync": 8, "names": 16, "rename": 32, "remove": 64, "cut": 128, "reserve": 256, "make": 512, "read": 1024}
 DELAY, HOLD, FAIL, SHORT = 1, 2, 3, 4
 HEAD, RULE, RULES = 32, struct.Struct("<9I28s"), 16
 RECORD = struct.Struct("<IcBHHhI5Q")

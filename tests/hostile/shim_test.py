@@ -135,6 +135,14 @@ def every_way_to_write_is_seen(bench):
     raise AssertionError("a file that came unseen was not noticed")
 
 
+def reads_fail_too(bench):
+    disk = bench.disk()
+    disk.order(["read"], SHORT, 50, times=1)
+    disk.order(["read"], FAIL, errno.EIO, "a")
+    told = bench.run(disk, 'fd = make("a"); os.write(fd, b"x" * 8); print(fails(os.pread, fd, 8, 0)); fd = make("b"); os.write(fd, b"x"); print(os.pread(fd, 8, 0))')
+    assert told == "5\nb'x'\n", told
+
+
 def calls_fail_are_cut_short_slow_and_held(bench):
     disk = bench.disk()
     disk.order(["create"], FAIL, errno.EMFILE, "a*", skip=1, times=1)
@@ -184,6 +192,7 @@ TESTS = [
     what_a_failed_sync_was_to_keep_no_later_one_does,
     lengths_and_room_are_changes_too,
     every_way_to_write_is_seen,
+    reads_fail_too,
     calls_fail_are_cut_short_slow_and_held,
     a_process_that_ends_keeps_all_and_the_next_cut_takes_it,
 ]
