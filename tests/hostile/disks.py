@@ -19,7 +19,6 @@ A seed draws the same faults each time, though not at the same moment of the nod
 
 import argparse
 import collections
-import json
 import pathlib
 import random
 import shutil
@@ -36,84 +35,18 @@ from disk_faults import MAY_END, MOMENTS, NAMES, WAITED_OUT  # noqa: E402
 from files import Nodes, Round  # noqa: E402
 from files import Wrong as FilesWrong  # noqa: E402
 from history import HUGE, LARGE, Loss, Writer, Wrong, must  # noqa: E402
+from machines import Machines  # noqa: E402
 from shim import DELAY, FAIL, FOR_EVER, HOLD, Disk, Missed  # noqa: E402
 
-# Nodes that may take another one's place.
-SPARES = 2
 # A machine that compiles meanwhile is slow.
 PATIENCE = 90
 SETTINGS = 'id = "north"\ndurability = "{durability}"\nengine = "{engine}"'
 
 
-class Machines(Nodes):
-    """Nodes of which each has a disk of its own, whose power can be cut."""
-
-    def __init__(self, highwater, nodes, settings, workers):
-        super().__init__(highwater, nodes + SPARES)
-        self.settings, self.workers = settings, workers
-        library = shim.build(self.folder)
-        self.disks = [Disk(library, self.folder, node) for node in self.all]
-        self.all, self.spare = list(range(nodes)), list(range(nodes, nodes + SPARES))
-        self.began, self.excused = {}, set()
-
-    def storage_dir(self, node):
-        return self.disks[node].root / "data"
-
-    def data(self, node):
-        return self.storage_dir(node) / f"node-{node}"
-
-    def environment(self, node):
-        return self.disks[node].environment()
-
-    def begin(self, node):
-        self.began[node] = len(self.log(node))
-        self.start(node, self.all)
-
-    def said(self, node):
-        """What its last process said."""
-        return self.log(node)[self.began.get(node, 0) :]
-
-    def stop(self, node):
-        """Kills a process. Its disk has power."""
-        self.disks[node].freeze()
-        self.end(node, kill=True)
-        self.disks[node].ended()
-
-    def cut(self, nodes, draw):
-        """Cuts the power of these nodes, at once; what that left, in words."""
-        running = [node for node in nodes if node in self.processes]
-        for node in running:
-            self.disks[node].freeze()
-        for node in running:
-            self.processes[node].kill()
-        for node in running:
-            self.processes.pop(node).wait()
-        return ", ".join(f"node {node} ({self.disks[node].cut(draw)})" for node in nodes)
-
-    def reap(self):
-        """Nodes that have ended by themselves, and with what."""
-        ended = {node: process.returncode for node, process in self.processes.items() if process.poll() is not None}
-        for node in ended:
-            del self.processes[node]
-            self.disks[node].ended()
-        return ended
-
-    def no_restart(self):
-        """Why none may be restarted now; `None` if nothing speaks against it. (Of a lone node, which never may be: whether it votes.)"""
-        if len(self.all) == 1:
-            return None if self.processes and self.votes(0) else f"it does not vote: {self.status(0)}"
-        for node in self.processes:
-            command = [self.highwater, "status", "--cluster", "--admin", f"127.0.0.1:{self.ports[3 * node + 2]}", "--json"]
-            said = subprocess.run(command, capture_output=True, text=True).stdout
-            if said.strip():
-                return json.loads(said)["no_restart"]
-        return "nobody answers"
-
-
 class Hunt(Round):
     """A cluster, its clients, and what befell them."""
 
-    def __init__(self, highwater, seed, engine, library=None):
+    def __init__(self, highwater, seed, engine):
         self.highwater, self.draw, self.seed, self.story = highwater, random.Random(seed), seed, []
         draw = self.draw
         self.engine = engine or draw.choice(["rolis", "rolis", "rolis", "meerkat"])
@@ -124,7 +57,7 @@ class Hunt(Round):
         for disk in self.nodes.disks:
             disk.pace(draw.choice([0, 200, 2000]))
         self.writers = [Writer([self.nodes.resp(node) for node in self.nodes.all], name) for name in "ab"]
-        self.lives, self.crashed, self.hung, self.archived = {}, {}, False, None
+        self.lives, self.crashed, self.hung, self.lost = {}, {}, False, 0
         self.archive_disk = Disk(self.nodes.disks[0].shim, self.nodes.folder, "archive")
         self.archive = self.archive_disk.root / "archive"
         self.tell(f"{self.engine}, {self.durability}, {len(self.nodes.all)} node(s), {self.nodes.workers} worker(s)")
@@ -214,6 +147,7 @@ class Hunt(Round):
         self.nodes.wire = None
         if loss:
             self.tell(f"{loss.lost} were lost")
+            self.lost += loss.lost
         self.crashed, self.hung = {}, False
 
     def what_may_be_lost(self):
@@ -623,7 +557,7 @@ def main():
             hunt.end()
         counts.update(hunt.counts)
         sent = sum(len(writer.entries) for writer in hunt.writers)
-        print(f"seed {seed}: held, {time.monotonic() - begun:.0f} s ({hunt.story[0]}; {sent} numbers, {sum(hunt.counts.values())} faults)", flush=True)
+        print(f"seed {seed}: held, {time.monotonic() - begun:.0f} s ({hunt.story[0]}; {sent} numbers, {hunt.lost} lost, {sum(hunt.counts.values())} faults)", flush=True)
         seed += 1
     for kind, times in sorted(counts.items()):
         print(f"{times:7} {kind}")
