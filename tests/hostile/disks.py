@@ -192,6 +192,23 @@ class Hunt(Round):
         if len({node for node, *_ in faults}) == 1 < len(self.nodes.all) and self.served_before():
             self.still_serves()
 
+    def hangs(self):
+        """One node's journal hangs in its next sync, for as long as it takes until the others say so."""
+        draw, nodes = self.draw, self.nodes
+        if len(nodes.all) < 3 or not self.served_before():
+            return
+        self.heal()
+        node = draw.choice(nodes.all)
+        place = nodes.disks[node].order(["sync"], HOLD, 0, "journal-*")
+        self.hung = True
+        self.write_for(0.3)
+        self.still_serves()
+        end = time.monotonic() + 30
+        while f"node {node}" not in (nodes.no_restart() or ""):
+            must(time.monotonic() < end, f"the journal of node {node} hangs for 30 s ({nodes.disks[node].held(place)} calls), and `status` does not say so")
+            time.sleep(0.1)
+        self.count("a journal hangs, and is told of")
+
     def drawn_fault(self):
         ends = self.draw.random() < 0.4
         return self.draw.choice(MAY_END if ends else WAITED_OUT), self.draw.choice(NAMES), ends
@@ -505,6 +522,7 @@ STEPS = [
     Hunt.befall,
     Hunt.befall,
     Hunt.befall,
+    Hunt.hangs,
     Hunt.cut_power,
     Hunt.cut_power,
     Hunt.cut_power_in_a_call,
