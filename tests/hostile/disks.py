@@ -219,7 +219,8 @@ class Hunt(Round):
         if isinstance(argument, tuple):
             argument = draw.randint(*argument)
         skip = draw.choice([0, 0, 1, 2, 5, 20])
-        if ends:
+        # One that still starts may say that it cannot.
+        if ends or "starting node=" not in self.nodes.said(node):
             self.nodes.excused.add(node)
         self.hung |= act in (DELAY, HOLD)
         self.nodes.disks[node].order(ops, act, argument, name, skip, times, draw.random() < 0.3 and act in (DELAY, HOLD))

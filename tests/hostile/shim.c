@@ -354,7 +354,9 @@ static int open_known(const char *relative, int flags, mode_t mode) {
     struct stat stat;
     whole_path(relative, path);
     int empties = flags & O_TRUNC;
-    uint32_t op = flags & O_CREAT ? CREATE : OPEN;
+    /* A full disk lets a file be opened that is there. */
+    int makes = flags & O_CREAT && syscall(SYS_newfstatat, AT_FDCWD, path, &stat, 0);
+    uint32_t op = makes ? CREATE : OPEN;
     int error = befalls(op, relative, 0, NULL);
     if (error)
         return fails(error);
