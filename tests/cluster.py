@@ -34,6 +34,14 @@ class Cluster:
     def resp(self, node):
         return self.ports[3 * node + 1]
 
+    def storage_dir(self, node):
+        """Where that node's folder is."""
+        return self.folder / "data"
+
+    def environment(self, node):
+        """What its process is told besides; `None`: what this one was."""
+        return None
+
     def config(self, node):
         return self.folder / f"{node}.toml"
 
@@ -42,11 +50,11 @@ class Cluster:
         at = [f"127.0.0.1:{port}" for port in self.ports]
         nodes = ",".join(f'{{ id = {i}, peer = "{at[3 * i]}", resp = "{at[3 * i + 1]}", admin = "{at[3 * i + 2]}" }}' for i in known)
         self.config(node).write_text(
-            f'node = {node}\n[cluster]\nworkers = {self.workers}\n{self.settings}\nnodes = [{nodes}]\n[storage]\ndir = "{self.folder}/data"\n{self.storage}\n'
+            f'node = {node}\n[cluster]\nworkers = {self.workers}\n{self.settings}\nnodes = [{nodes}]\n[storage]\ndir = "{self.storage_dir(node)}"\n{self.storage}\n'
         )
         with open(self.folder / f"{node}.log", "ab") as log:
             command = [self.highwater, "serve", "--config", self.config(node)]
-            self.processes[node] = subprocess.Popen(command, stdout=log, stderr=log)
+            self.processes[node] = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment(node))
 
     def end(self, node, kill=False):
         process = self.processes.pop(node)
