@@ -4,8 +4,8 @@ use highwater_node::storage::archive::{Archive, Chain};
 use serde_json::{Value, json};
 
 use super::args::ListArgs;
-use super::look::{UNDER_WAY, span};
-use super::moment::{Spanned, Unusable, words};
+use super::look::span;
+use super::moment::{Spanned, Unfinished, Unusable, words};
 use super::place::place;
 use crate::failure::{Failure, Result};
 use crate::output::print;
@@ -46,8 +46,8 @@ fn page(archive: &Archive, spans: &[(Chain, Spanned)]) -> String {
                     span.checkpoints.iter().map(|(number, _)| number.to_string()).collect();
                 let checkpoints = if numbers.is_empty() { "none".into() } else { numbers.join(", ") };
                 text.push_str(&format!("  checkpoints  {checkpoints}\n  moments      {}\n", words(span)));
-                if span.under_way {
-                    text.push_str(&format!("  UNDER WAY    {UNDER_WAY}\n"));
+                if let Some(copy) = span.unfinished {
+                    text.push_str(&told(copy));
                 } else {
                     for why in span.lacks.words() {
                         text.push_str(&format!("  LACKS        {why}\n"));
@@ -57,13 +57,15 @@ fn page(archive: &Archive, spans: &[(Chain, Spanned)]) -> String {
                     text.push_str(&format!("  besides      up to {} not known to be decided\n", span.held.0));
                 }
             }
-            Err(Unusable { under_way: true, .. }) => {
-                text.push_str(&format!("  UNDER WAY    {UNDER_WAY}\n"));
-            }
+            Err(Unusable { unfinished: Some(copy), .. }) => text.push_str(&told(*copy)),
             Err(Unusable { why, .. }) => text.push_str(&format!("  UNUSABLE     {why}\n")),
         }
     }
     text
+}
+
+fn told(copy: Unfinished) -> String {
+    format!("  {:<12} {}\n", copy.heading(), copy.words())
 }
 
 fn whose(chain: &Chain) -> String {
@@ -77,12 +79,16 @@ fn report(archive: &Archive, spans: &[(Chain, Spanned)]) -> Value {
             "checkpoints": span.checkpoints.iter().map(|(number, _)| number).collect::<Vec<_>>(),
             "latest": span.moments.1.0, "latest_about": wall_clock::about(&span.times, span.moments.1),
             "latest_not_after": Bounds::of(&span.times, span.moments.1).not_after.map(wall_clock::text_of),
-            "held": span.held.0, "workers": span.workers, "lacks": span.lacks.words(), "under_way": span.under_way,
+            "held": span.held.0, "workers": span.workers, "lacks": span.lacks.words(),
+            "under_way": span.unfinished.is_some_and(Unfinished::goes_on),
+            "given_up": span.unfinished.is_some_and(|copy| !copy.goes_on()),
             "times": span.times.iter().map(|moment| (moment.unix_ms, moment.mark.0)).collect::<Vec<_>>(),
         }),
-        Err(Unusable { why, under_way, .. }) => {
-            json!({"chain": chain.number, "of": chain.of.as_ref().ok(), "error": why, "under_way": under_way})
-        }
+        Err(Unusable { why, unfinished, .. }) => json!({
+            "chain": chain.number, "of": chain.of.as_ref().ok(), "error": why,
+            "under_way": unfinished.is_some_and(Unfinished::goes_on),
+            "given_up": unfinished.is_some_and(|copy| !copy.goes_on()),
+        }),
     };
     json!({"cluster": archive.cluster, "chains": spans.iter().map(chain).collect::<Vec<_>>()})
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use highwater_node::storage::archive::{Chain, Glance, had_something, was_copied};
 
-use super::moment::{NOTHING, Spanned, Unusable, look_through};
+use super::moment::{NOTHING, Spanned, Unfinished, Unusable, look_through};
 use crate::progress::Progress;
 
 /// What looks damaged is looked at so often, if it changes in between.
@@ -23,9 +23,6 @@ const LOOKS: u32 = 5;
 /// A copy that brings nothing for so long, though its process is there, counts as interrupted: that may be writing to another chain.
 const STANDS_STILL: Duration = Duration::from_secs(10);
 const GLANCE_EVERY: Duration = Duration::from_millis(20);
-
-/// In words, of a chain that was just begun.
-pub const UNDER_WAY: &str = "its first copy has not come to its end yet";
 
 /// Looks through a chain.
 ///
@@ -51,7 +48,7 @@ pub fn span(chain: &Chain, progress: &mut Progress) -> Spanned {
 
 /// Why a judgement may not be the last word.
 enum Doubt {
-    /// The copy that began the chain has not come to its end, and its process is there.
+    /// The copy that began the chain has not come to its end: its process is there, or has turned to another chain.
     FirstCopy,
     /// A later copy has not come to its end.
     Unfinished,
@@ -61,10 +58,10 @@ enum Doubt {
 
 fn doubt(spanned: &Spanned) -> Option<Doubt> {
     match spanned {
-        Ok(span) if span.under_way => Some(Doubt::FirstCopy),
+        Ok(span) if span.unfinished.is_some() => Some(Doubt::FirstCopy),
         Ok(span) if span.lacks.unfinished => Some(Doubt::Unfinished),
         Ok(span) => (!span.lacks.words().is_empty()).then_some(Doubt::Damaged),
-        Err(unusable) if unusable.under_way => Some(Doubt::FirstCopy),
+        Err(unusable) if unusable.unfinished.is_some() => Some(Doubt::FirstCopy),
         Err(unusable) => (unusable.why != NOTHING).then_some(Doubt::Damaged),
     }
 }
@@ -72,20 +69,37 @@ fn doubt(spanned: &Spanned) -> Option<Doubt> {
 fn judge(chain: &Chain, progress: &mut Progress) -> Spanned {
     match look_through(chain, progress) {
         Ok(mut span) => {
-            span.under_way = span.lacks.unfinished && is_begun(chain);
+            // Nobody was promised what an unfinished copy would have brought.
+            span.unfinished = unfinished(chain).filter(|copy| match copy {
+                Unfinished::CutShort => span.lacks.unfinished,
+                _ => !span.lacks.words().is_empty(),
+            });
             Ok(span)
         }
         Err(why) => {
             let whole = why == NOTHING;
             let had_something = !whole && had_something(&chain.disk).unwrap_or(true);
-            Err(Unusable { why, had_something, under_way: !whole && is_begun(chain) })
+            Err(Unusable {
+                why,
+                had_something,
+                unfinished: unfinished(chain).filter(|copy| !whole && copy.is_first()),
+            })
         }
     }
 }
 
-/// Whether the chain's first copy is under way: none has come to its end yet, and a process writes to the archive, to its last chain then.
-fn is_begun(chain: &Chain) -> bool {
-    chain.is_last && was_copied(&chain.disk) == Ok(false) && chain.disk.may_be_written().unwrap_or(false)
+/// What became of the copy that has not come to its end, if there is such a one: a process that writes to the archive writes to its last
+/// chain; and where the node removed files meanwhile it has begun another chain, and no copy goes on to this one.
+fn unfinished(chain: &Chain) -> Option<Unfinished> {
+    match (was_copied(&chain.disk), chain.is_succeeded) {
+        (Ok(true), true) => Some(Unfinished::CutShort),
+        (Ok(false), true) => Some(Unfinished::GivenUp),
+        (Ok(false), false) => {
+            let is_written = chain.is_last && chain.disk.may_be_written().unwrap_or(false);
+            is_written.then_some(Unfinished::UnderWay)
+        }
+        _ => None,
+    }
 }
 
 /// Whether a copy that seems to be under way is: it brings something, sooner or later.

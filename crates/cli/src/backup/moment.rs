@@ -12,7 +12,7 @@ use highwater_store::Store;
 use serde_json::json;
 
 use super::args::MomentArgs;
-use super::look::{UNDER_WAY, span};
+use super::look::span;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::wall_clock::{self, Bounds};
@@ -31,8 +31,8 @@ pub struct Span {
     pub workers: u16,
     /// What it proves that it does not hold any more.
     pub lacks: Lacks,
-    /// What it lacks a first copy is about to bring.
-    pub under_way: bool,
+    /// Why what it lacks is no damage, if it is none.
+    pub unfinished: Option<Unfinished>,
     /// What its journal is.
     summary: Summary,
 }
@@ -43,8 +43,52 @@ pub struct Unusable {
     pub why: String,
     /// There was something in it: it is damaged, and not empty.
     pub had_something: bool,
-    /// A first copy is about to bring what it lacks.
-    pub under_way: bool,
+    /// Why what it lacks is no damage, if it is none.
+    pub unfinished: Option<Unfinished>,
+}
+
+/// A copy that has not come to its end. Nobody was promised what it would have brought, so what the chain lacks is no damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfinished {
+    /// The chain's first one goes on.
+    UnderWay,
+    /// The chain's first one does not: another chain of the same node was begun.
+    GivenUp,
+    /// A later one does not, for the same reason. What the others brought is there.
+    CutShort,
+}
+
+impl Unfinished {
+    /// Whether it may come to its end yet.
+    pub fn goes_on(self) -> bool {
+        self == Unfinished::UnderWay
+    }
+
+    /// Whether the chain has nothing that a copy brought that came to its end.
+    pub fn is_first(self) -> bool {
+        self != Unfinished::CutShort
+    }
+
+    /// As a heading.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Unfinished::UnderWay => "UNDER WAY",
+            Unfinished::GivenUp | Unfinished::CutShort => "GIVEN UP",
+        }
+    }
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Unfinished::UnderWay => "its first copy has not come to its end yet",
+            Unfinished::GivenUp => {
+                "its first copy never came to its end, and a later chain has what the node had then"
+            }
+            Unfinished::CutShort => {
+                "its last copy never came to its end, and a later chain goes on; what the copies before it brought is there"
+            }
+        }
+    }
 }
 
 /// What came of looking through a chain.
@@ -89,7 +133,7 @@ pub fn look_through(chain: &Chain, progress: &mut Progress) -> std::result::Resu
     }
     let workers = folder.summary.positions.len().saturating_sub(1) as u16;
     let moments = (earliest, latest);
-    Ok(Span { checkpoints: numbers, moments, held, times, workers, lacks, under_way: false, summary })
+    Ok(Span { checkpoints: numbers, moments, held, times, workers, lacks, unfinished: None, summary })
 }
 
 /// The last moment, from the first of these that leads to one; and up to where more is held.
@@ -200,7 +244,9 @@ fn find_last(chains: Vec<Looked>, accepted: bool, progress: &mut Progress) -> Re
         let number = chain.number;
         match known.unwrap_or_else(|| span(&chain, progress)) {
             Ok(span) => whole.push((chain, span)),
-            Err(Unusable { under_way: true, .. }) => said.push(format!("chain {number}: {UNDER_WAY}")),
+            Err(Unusable { unfinished: Some(copy), .. }) => {
+                said.push(format!("chain {number}: {}", copy.words()));
+            }
             Err(Unusable { why, had_something: true, .. }) => {
                 return Err(Failure::negative(format!("nothing can be restored of chain {number}: {why}"))
                     .hint("it may have had the last moment. `backup list` shows what the others have: --chain N restores the last moment of one"));
@@ -282,8 +328,9 @@ fn find_one(
     for (chain, known) in chains.into_iter().rev() {
         let span = match known.unwrap_or_else(|| span(&chain, progress)) {
             Ok(span) => span,
-            Err(Unusable { why, under_way, .. }) => {
-                said.push(format!("chain {}: {}", chain.number, if under_way { UNDER_WAY } else { &why }));
+            Err(Unusable { why, unfinished, .. }) => {
+                let why = unfinished.map_or(why, |copy| copy.words().into());
+                said.push(format!("chain {}: {why}", chain.number));
                 continue;
             }
         };
@@ -369,7 +416,7 @@ mod tests {
             times: times.collect(),
             workers: 1,
             lacks: Lacks::default(),
-            under_way: false,
+            unfinished: None,
             summary: Summary::default(),
         }
     }

@@ -4,8 +4,8 @@ use highwater_node::storage::archive::{Archive, Chain};
 use serde_json::json;
 
 use super::args::VerifyArgs;
-use super::look::{UNDER_WAY, span};
-use super::moment::{Spanned, find_among, others, state, words_of_others};
+use super::look::span;
+use super::moment::{Spanned, Unfinished, find_among, others, state, words_of_others};
 use super::place::place;
 use crate::checkpoint;
 use crate::failure::{Failure, Result};
@@ -21,7 +21,8 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     if chains.is_empty() {
         return Err(Failure::unreadable("the archive is empty"));
     }
-    let (mut damage, mut number, mut under_way) = (Vec::new(), 0, None);
+    let (mut damage, mut number) = (Vec::new(), 0);
+    let mut unfinished: Vec<(u32, Unfinished)> = Vec::new();
     let mut spanned = Vec::new();
     for chain in chains {
         progress.step(&format!("chain {}", chain.number));
@@ -31,10 +32,10 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
             eprintln!("highwater: chain {} was removed meanwhile", chain.number);
             continue;
         }
-        if is_under_way(&span) {
-            under_way = Some(chain.number);
+        if let Some(copy) = unfinished_copy(&span) {
+            unfinished.push((chain.number, copy));
             // Whoever wants that one is told why it has no moment yet.
-            if args.moment.chain != Some(chain.number) {
+            if copy.is_first() && args.moment.chain != Some(chain.number) {
                 continue;
             }
         }
@@ -42,10 +43,9 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
         damage.extend(damaged);
         spanned.push((chain, Some(span)));
     }
-    if let (Some(begun), 0) = (under_way, number) {
-        return Err(Failure::negative(format!(
-            "there is nothing to verify yet: of chain {begun} {UNDER_WAY}"
-        )));
+    if let (Some((begun, copy)), 0) = (unfinished.last(), number) {
+        let why = format!("there is nothing to verify yet: of chain {begun} {}", copy.words());
+        return Err(Failure::negative(why));
     }
     progress.step("computing the state of the moment");
     let found = find_among(spanned, &args.moment, &mut progress);
@@ -64,15 +64,22 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
         Err(_) => (None, None, 0),
     };
     let text = if args.json {
+        let numbers = |goes_on| {
+            unfinished.iter().filter(move |(_, copy)| copy.goes_on() == goes_on).map(|(number, _)| *number)
+        };
         let report = json!({
             "whole": damage.is_empty(), "chains": number, "damage": damage, "moment": moment, "digest": digest,
-            "rows": rows, "under_way": under_way, "chain": state.as_ref().ok().map(|(.., besides)| besides.0),
+            "rows": rows, "under_way": numbers(true).next(), "given_up": numbers(false).collect::<Vec<_>>(),
+            "chain": state.as_ref().ok().map(|(.., besides)| besides.0),
             "others": state.as_ref().ok().map(|(.., besides)| &besides.1),
         });
         report.to_string() + "\n"
     } else {
         let mut text: String = damage.iter().map(|why| format!("DAMAGED   {why}\n")).collect();
-        text.extend(under_way.map(|number| format!("UNDER WAY chain {number}: {UNDER_WAY}\n")));
+        let words = |(number, copy): &(u32, Unfinished)| {
+            format!("{:<9} chain {number}: {}\n", copy.heading(), copy.words())
+        };
+        text.extend(unfinished.iter().map(words));
         if let (Some(moment), Some(digest)) = (moment, &digest) {
             let (bounds, of, others) =
                 state.as_ref().map_or((String::new(), 0, ""), |(_, bounds, _, besides)| {
@@ -104,7 +111,7 @@ fn damage_of(chain: &Chain, progress: &mut Progress) -> Result<(Vec<String>, Spa
     // That reads the whole journal. Without a checkpoint that is damaged nothing may lead to a moment.
     let span = span(chain, progress);
     match &span {
-        span if is_under_way(span) => {}
+        span if unfinished_copy(span).is_some() => {}
         Err(unusable) if !damage.iter().any(|said| unusable.why.contains(said)) => {
             damage.push(unusable.why.clone());
         }
@@ -119,9 +126,9 @@ fn damage_of(chain: &Chain, progress: &mut Progress) -> Result<(Vec<String>, Spa
     Ok((damage.into_iter().map(|why| format!("{}: {why}", chain.disk)).collect(), span))
 }
 
-fn is_under_way(span: &Spanned) -> bool {
+fn unfinished_copy(span: &Spanned) -> Option<Unfinished> {
     match span {
-        Ok(span) => span.under_way,
-        Err(unusable) => unusable.under_way,
+        Ok(span) => span.unfinished,
+        Err(unusable) => unusable.unfinished,
     }
 }

@@ -16,7 +16,8 @@ use highwater_node::storage::founding::Founding;
 use highwater_store::Store;
 
 use super::*;
-use crate::backup::moment::Span;
+use crate::backup::args::MomentArgs;
+use crate::backup::moment::{Span, find};
 
 /// A node's folder, a journal that goes on in it, and an archive of it.
 struct World {
@@ -194,7 +195,7 @@ fn looked(place: &Stepping) -> Spanned {
 
 fn whole(spanned: Spanned, when: &str) -> Span {
     let span = spanned.unwrap_or_else(|unusable| panic!("{when}: {}", unusable.why));
-    assert_eq!((span.lacks.words(), span.under_way), (Vec::<String>::new(), false), "{when}");
+    assert_eq!((span.lacks.words(), span.unfinished), (Vec::<String>::new(), None), "{when}");
     span
 }
 
@@ -292,9 +293,79 @@ fn a_first_copy_that_is_under_way_is_no_damage_and_an_interrupted_one_is() {
     }
     let place = Stepping::new(&path, Box::new(|_| {}));
     let unusable = looked(&place).err().unwrap();
-    assert!(unusable.under_way && unusable.had_something, "{}", unusable.why);
+    assert!(unusable.unfinished == Some(Unfinished::UnderWay) && unusable.had_something, "{}", unusable.why);
     let World { folder: _folder, archive, .. } = world;
     drop(archive);
     let unusable = looked(&place).err().unwrap();
-    assert!(!unusable.under_way && unusable.had_something, "{}", unusable.why);
+    assert!(unusable.unfinished.is_none() && unusable.had_something, "{}", unusable.why);
+}
+
+/// A node that writes checkpoints all the time removes files while its first copy is made. The copy begins another chain and ends well; the
+/// archive was called damaged for ever, and `restore` wanted to be told a chain.
+#[test]
+fn a_chain_whose_first_copy_was_given_up_for_another_is_no_damage() {
+    let mut world = World::new();
+    world.write(12);
+    let path = world.folder.path().join("archive");
+    world.copy();
+    fs::rename(path.join("chain-0001"), path.join("chain-0002")).unwrap();
+    fs::create_dir(path.join("chain-0001")).unwrap();
+    fs::copy(path.join("chain-0002/chain.json"), path.join("chain-0001/chain.json")).unwrap();
+    let given_up = |when: &str| {
+        let archive = Archive::open(Arc::new(FolderPlace::new(&path))).unwrap();
+        let chains = archive.chains().unwrap();
+        assert_eq!(chains.iter().map(|chain| chain.is_succeeded).collect::<Vec<_>>(), [true, false]);
+        let (unfinished, why) = match span(&chains[0], &mut Progress::new()) {
+            Ok(span) => (span.unfinished, span.lacks.words().join("; ")),
+            Err(unusable) => (unusable.unfinished, unusable.why),
+        };
+        assert_eq!(unfinished, Some(Unfinished::GivenUp), "{when}: {why}");
+        let wanted = MomentArgs { at: None, timestamp: None, accepted: false, chain: None };
+        let found = find(&archive, &wanted, &mut Progress::new());
+        assert_eq!(found.unwrap_or_else(|failure| panic!("{when}: {failure:?}")).chain.number, 2);
+    };
+    // What it leaves, by how far it came.
+    given_up("nothing is in it");
+    let first = path.join("chain-0001");
+    for file in [world.node().join("checkpoint-0001.part-0"), journal_files(&world.node()).remove(0)] {
+        let (name, bytes) = (file.file_name().unwrap(), fs::read(&file).unwrap());
+        fs::write(first.join(name), &bytes[..bytes.len().min(5000)]).unwrap();
+        given_up(name.to_str().unwrap());
+    }
+    // All of a checkpoint, and the journal that the node had left when it came to that.
+    for file in fs::read_dir(path.join("chain-0002")).unwrap().map(|file| file.unwrap().path()) {
+        let name = file.file_name().unwrap();
+        if !name.to_str().unwrap().starts_with("copied-") {
+            fs::copy(&file, first.join(name)).unwrap();
+        }
+    }
+    fs::remove_file(&journal_files(&first)[0]).unwrap();
+    given_up("the journal's beginning is missing");
+}
+
+/// The same of a later copy: a checkpoint was brought, or half a group, and then the node had removed what comes next.
+#[test]
+fn a_chain_whose_later_copy_was_cut_short_for_another_is_no_damage() {
+    let mut world = World::new();
+    world.write(3);
+    world.copy();
+    let path = world.folder.path().join("archive");
+    fs::create_dir(path.join("chain-0002")).unwrap();
+    for file in fs::read_dir(path.join("chain-0001")).unwrap().map(|file| file.unwrap().path()) {
+        fs::copy(&file, path.join("chain-0002").join(file.file_name().unwrap())).unwrap();
+    }
+    world.write(1);
+    world.begin_copy();
+    let archive = Archive::open(Arc::new(FolderPlace::new(&path))).unwrap();
+    let chains = archive.chains().unwrap();
+    let spanned =
+        span(&chains[0], &mut Progress::new()).unwrap_or_else(|unusable| panic!("{}", unusable.why));
+    assert_eq!(spanned.unfinished, Some(Unfinished::CutShort), "{:?}", spanned.lacks);
+    assert!(!spanned.lacks.words().is_empty() && spanned.moments.1 > Timestamp::ZERO);
+    // Where no other chain goes on it is still what it was: a copy from the same node makes it good.
+    fs::remove_dir_all(path.join("chain-0002")).unwrap();
+    let chains = archive.chains().unwrap();
+    let spanned =
+        span(&chains[0], &mut Progress::new()).unwrap_or_else(|unusable| panic!("{}", unusable.why));
+    assert_eq!((spanned.unfinished, spanned.lacks.unfinished), (None, true));
 }

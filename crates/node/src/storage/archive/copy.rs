@@ -13,7 +13,7 @@ use super::super::directory::{DataDirectory, DirectoryFile};
 use super::Damaged;
 use super::chain_disk::ChainDisk;
 use super::place::{Place, Source};
-use super::proof::mark;
+use super::proof::{mark, was_copied};
 
 /// A node writes while its files are read: what looks damaged is looked at so often.
 const LOOKS: u32 = 5;
@@ -69,9 +69,17 @@ pub(super) fn copy_into(
     let has = copy.what_it_has(known.clone())?;
     copy.check_that_it_goes_on(&has)?;
     let Checkpoints { copied, bytes: checkpoint_bytes, damaged } = copy.checkpoints(known.is_none())?;
-    let begins = segments(chain).map_err(|error| error.to_string())?.is_empty();
+    // Invariant: a copy that comes to its end leaves a chain whose journal leads on from its oldest checkpoint. One that did not may have
+    // brought that checkpoint and a journal without its beginning, which the node had removed in between.
+    let begins = !was_copied(chain)?;
+    let is_empty = segments(chain).map_err(|error| error.to_string())?.is_empty();
     let (journal, journal_bytes) = copy.journal(&has)?;
-    if begins && !goes_back_far_enough(chain, &journal)? {
+    let words = |error: JournalError| error.to_string();
+    let from_the_first = match begins && !is_empty {
+        true => Some(read_from(chain, 0, &mut |_| {}).map_err(words)?),
+        false => None,
+    };
+    if begins && !goes_back_far_enough(chain, from_the_first.as_ref().unwrap_or(&journal))? {
         return Err(CopyError::Gap("the node removed files while they were copied"));
     }
     if let Some(last) = journal.segments.last() {

@@ -23,7 +23,7 @@ mod folder;
 mod place;
 mod proof;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -90,6 +90,8 @@ pub struct Chain {
     pub of: Result<ChainFile, String>,
     /// None was begun after it.
     pub is_last: bool,
+    /// One of the same node was begun after it: no copy goes on to this one.
+    pub is_succeeded: bool,
 }
 
 impl Chain {
@@ -165,12 +167,16 @@ impl Archive {
                 let disk = ChainDisk::new(self.place.clone(), name);
                 let file = read_small(&*self.place, &disk.path(CHAIN)).map_err(at)?;
                 let of = decode(CHAIN, file).map_err(|why| format!("{disk}: {why}"));
-                chains.push(Chain { number, disk, of, is_last: false });
+                chains.push(Chain { number, disk, of, is_last: false, is_succeeded: false });
             }
         }
         chains.sort_by_key(|chain| chain.number);
         if let Some(last) = chains.last_mut() {
             last.is_last = true;
+        }
+        let mut later = BTreeSet::new();
+        for chain in chains.iter_mut().rev() {
+            chain.is_succeeded = chain.of.as_ref().is_ok_and(|of| !later.insert(of.node));
         }
         Ok(chains)
     }
@@ -234,7 +240,7 @@ impl Archive {
         let number = number.ok_or("the archive has no number left for another chain")?;
         let disk = ChainDisk::new(self.place.clone(), chain_name(number));
         publish(&*self.place, &disk.path(CHAIN), &of)?;
-        Ok(Chain { number, disk, of: Ok(of), is_last: true })
+        Ok(Chain { number, disk, of: Ok(of), is_last: true, is_succeeded: false })
     }
 }
 

@@ -140,6 +140,32 @@ fn a_gap_or_another_life_begins_another_chain() {
     assert_eq!(lives, ["5", "5", "6"]);
 }
 
+/// It was, and came to its end: so a chain that has not what its oldest checkpoint needs was one like others, and damaged for ever.
+#[test]
+fn a_first_copy_that_found_the_journal_s_beginning_gone_is_not_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut node = Node::new(folder.path().join("node"), 5);
+    node.write(3);
+    node.checkpoint();
+    node.write(40);
+    let upto = node.journal.synced()[0];
+    node.journal.release(0, upto).unwrap();
+    node.journal.release(1, 0).unwrap();
+    let mut archive = Archive::begin(place(&folder.path().join("archive")), "north").unwrap();
+    let refused = archive.copy(&node.path, |_| {}).unwrap_err();
+    assert!(refused.contains("change faster than they are copied"), "{refused}");
+    node.checkpoint();
+    for file in fs::read_dir(&node.path).unwrap().map(|file| file.unwrap()) {
+        if file.file_name().to_str().unwrap().starts_with("checkpoint-0001") {
+            fs::remove_file(file.path()).unwrap();
+        }
+    }
+    let copied = copy(&mut archive, &node);
+    let chains = archive.chains().unwrap();
+    let finished: Vec<bool> = chains.iter().map(|chain| was_copied(&chain.disk).unwrap()).collect();
+    assert_eq!((copied.chain, finished), (3, vec![false, false, true]));
+}
+
 #[test]
 fn what_is_no_archive_is_said() {
     let folder = tempfile::tempdir().unwrap();
