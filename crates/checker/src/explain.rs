@@ -42,7 +42,7 @@ impl Explainer<'_> {
             _ if kind & RW != 0 => found.find_map(|key| self.read_write(from, to, *key, kind)),
             _ if kind & WR != 0 => found.find_map(|key| self.write_read(from, to, *key)),
             _ if kind & WW != 0 => found.find_map(|key| self.write_write(from, to, *key)),
-            _ if kind & PROCESS != 0 => Some(self.client(from)),
+            _ if kind & PROCESS != 0 => Some(self.client(from, to)),
             _ => Some(self.real_time(from, to)),
         };
         reason.unwrap_or_else(|| NO_REASON.into())
@@ -177,11 +177,12 @@ impl Explainer<'_> {
         })
     }
 
-    fn client(&self, from: u32) -> String {
-        format!(
-            "they are transactions of client {}, in this order",
-            self.history().txns[from as usize].process
-        )
+    fn client(&self, from: u32, to: u32) -> String {
+        let (a, b) = (&self.history().txns[from as usize], &self.history().txns[to as usize]);
+        match a.place.filter(|_| a.process != b.process) {
+            Some(place) => format!("they were sent over connection {}, in this order", place.connection),
+            None => format!("they are transactions of client {}, in this order", a.process),
+        }
     }
 
     fn real_time(&self, from: u32, to: u32) -> String {

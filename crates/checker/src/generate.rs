@@ -176,7 +176,7 @@ impl Generator<'_> {
             }
         }
         let t1 = (status != Status::Info).then_some(end);
-        Txn { process: client.process, t0: client.t0, t1, status, ops, snap, since: None }
+        Txn { process: client.process, t0: client.t0, t1, status, ops, snap, since: None, place: None }
     }
 
     fn read(&self, at: usize, seen: u64, told: bool) -> Op {
@@ -204,6 +204,7 @@ impl Generator<'_> {
                 ops,
                 snap: false,
                 since: None,
+                place: None,
             });
         }
     }

@@ -26,5 +26,5 @@ mod verdict;
 mod words;
 
 pub use check::{check, check_with};
-pub use history::{History, Key, Keys, Op, Status, Txn, Writer};
+pub use history::{History, Key, Keys, Op, Place, Status, Txn, Writer};
 pub use verdict::{Anomaly, AnomalyKind, Counts, Level, Options, Sessions, Verdict};

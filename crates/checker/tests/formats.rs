@@ -20,6 +20,10 @@ fn what_is_written_is_read_again_byte_by_byte() {
     let mut written = Vec::new();
     parse(RUN).write(&mut written).unwrap();
     assert_eq!(String::from_utf8(written).unwrap(), RUN);
+    let placed = "{\"p\":1,\"t0\":5,\"t1\":9,\"st\":\"ok\",\"c\":[7,2],\"ops\":[[\"a\",\"x\",1]]}\n";
+    let mut again = Vec::new();
+    parse(placed).write(&mut again).unwrap();
+    assert_eq!(String::from_utf8(again).unwrap(), placed);
 }
 
 #[test]
@@ -34,6 +38,7 @@ fn a_streaming_writer_writes_what_the_history_writes() {
         ops: vec![Op::Append { key, value: -3 }, Op::ReadList { key, value: Some(vec![1]) }],
         snap: false,
         since: None,
+        place: None,
     };
     let mut writer = Writer::new(Vec::new());
     writer.write(&keys, &txn).unwrap();

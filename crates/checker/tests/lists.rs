@@ -33,6 +33,30 @@ fn g0_realtime_overwrites_against_the_clock() {
     fine(&run("0-11", "11-20"));
 }
 
+/// Two that are under way together may have any order, unless they were sent over one connection.
+#[test]
+fn those_of_one_connection_take_effect_in_the_order_in_which_they_were_sent() {
+    let writes = |one: &str, other: &str| format!("0 0-30 {one} x+1\n 1 1-29 {other} x+2\n 2 40-50 x=[2 1]");
+    let looks = |one: &str, other: &str| format!("0 0-30 {one} x+1\n 1 1-29 {other} x=[]\n 2 40-50 x=[1]");
+    for (one, other) in [("", ""), ("#1.1", "#2.2"), ("#1.1", "")] {
+        fine(&writes(one, other));
+        fine(&looks(one, other));
+    }
+    for level in [Serializable, Session, Strict] {
+        expect(level, &writes("#1.1", "#1.2"), &[G0Process]);
+        expect(level, &looks("#1.1", "#1.2"), &[GSingleProcess]);
+    }
+    // Others may stand between, and what did not happen orders nothing.
+    let with_a_third = |third: &str| {
+        format!("0 0-30 #1.1 x+1\n 3 1-30 #1.2 {third} y+1\n 1 2-29 #1.3 x+2\n 2 40-50 x=[2 1]")
+    };
+    for third in ["", "fail"] {
+        expect(Serializable, &with_a_third(third), &[G0Process]);
+    }
+    expect(Strict, "0 1-30 #1.1 x+1\n 1 0-29 #1.2 x+2", &[BrokenHistory]);
+    expect(Strict, "0 0-30 #1.1 x+1\n 1 1-29 #1.1 x+2", &[BrokenHistory]);
+}
+
 #[test]
 fn g0_process_overwrites_against_the_client() {
     // The instants touch, so the clock says nothing; the client's order does.

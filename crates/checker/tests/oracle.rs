@@ -59,7 +59,16 @@ fn import(events: &str) -> History {
         let ops = told.as_array().unwrap().iter().map(|op| import_op(&mut history, op, status)).collect();
         // A client goes on under a new number after an unknown outcome.
         let life = again.entry(process).or_insert(0_u64);
-        history.push(Txn { process: process + 1000 * *life, t0, t1, status, ops, snap: false, since: None });
+        history.push(Txn {
+            process: process + 1000 * *life,
+            t0,
+            t1,
+            status,
+            ops,
+            snap: false,
+            since: None,
+            place: None,
+        });
         *life += u64::from(status == Status::Info);
     }
     history

@@ -110,12 +110,22 @@ mod bug {
         Outrun,
         /// Unpowered, and now and then a sync fails.
         Failing,
+        /// Unpowered, and now and then no file can be opened.
+        Starved,
+        /// As nameless; but what is damaged is the middle of the journal.
+        Rotten,
+        /// As nameless; and the start after that ends early.
+        Interrupted,
+        /// Replicas have disks, and the leader's is about to be full for long, under much work, again and again.
+        Burdened,
         /// Torn, and clients ask again and again for the same under sessions.
         Retried,
         /// One of four is removed; then one node after the other is left alone with it.
         Moving,
         /// Nodes run builds of two releases, and are upgraded while the cluster works; one stays behind for long.
         Mixed,
+        /// Clients send many requests at once over one connection, and requests are put off.
+        Hurried,
         /// Keys of Redis expire, on few names, while leaders change whose clocks differ and jump.
         Expiring,
         /// Clients of Redis wait for what others push.

@@ -13,6 +13,12 @@ highwater_core::bugs! {
         shows: Failing,
         within: 2000,
     }
+    UnopenedCounts = "unopened-counts" {
+        mistake: "a host takes for synced what it had no file to write to, for none could be opened",
+        breaks: "it is nowhere, and counts as durable",
+        shows: Starved,
+        within: 2000,
+    }
     TrimmedBeforePublished = "trimmed-before-published" {
         mistake: "a host removes the log that a checkpoint stands for before the checkpoint is there",
         breaks: "if it never comes, what was in that log is gone",
@@ -35,6 +41,12 @@ highwater_core::bugs! {
         mistake: "what a session keeps of a request is written by a transaction of its own, behind the request's",
         breaks: "a crash between the two forgets that the request happened, and a retry does it twice",
         shows: Retried,
+        within: 2000,
+    }
+    PutOffIsPlaced = "put-off-is-placed" {
+        mistake: "a worker says of a request that it puts off that it has its place in the order",
+        breaks: "what a client sends behind it over the same connection takes effect before it",
+        shows: Hurried,
         within: 2000,
     }
     RetryTwice = "retry-twice" {

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use highwater_core::ProcedureId;
+use highwater_core::{ProcedureId, planted};
 
 use crate::call::Call;
 use crate::seam::{Request, Session, Taken, Token};
@@ -78,7 +78,7 @@ impl Retries {
             session: request.session,
             attempts: ATTEMPTS_IN_A_ROW,
         });
-        Taken::PutOff
+        if planted!(PutOffIsPlaced) { Taken::Placed } else { Taken::PutOff }
     }
 
     /// Gives those that waited longest as many attempts again by `run`, up to the first that meets conflicts once more: however

@@ -80,6 +80,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     consider(&|plan| plan.load.operations = plan.load.operations.div_ceil(2));
     consider(&|plan| plan.load.counters /= 2);
     consider(&|plan| plan.load.delegates /= 2);
+    consider(&|plan| plan.load.pipelines /= 2);
     consider(&|plan| plan.redis = None);
     for leave_out in Redis::LESS {
         consider(&|plan| plan.redis.iter_mut().for_each(leave_out));

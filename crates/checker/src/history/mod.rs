@@ -156,6 +156,20 @@ pub struct Txn {
     pub snap: bool,
     /// Of a snapshot read that asked for freshness: all that ended before this moment has to be in it.
     pub since: Option<u64>,
+    /// Of one that was sent over a connection which had others under way: where it stood there.
+    pub place: Option<Place>,
+}
+
+/// A transaction's place among those of one connection, which sends them without waiting for the replies.
+///
+/// Those of a connection take effect in the order of their numbers: whoever records a place has been promised that. Each has a
+/// [`process`](Txn::process) of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Which connection.
+    pub connection: u64,
+    /// Which of its requests.
+    pub number: u64,
 }
 
 /// A recorded run: transactions in any order, and the names of their keys.

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
-use super::{History, Key, Op, Status, Txn};
+use super::{History, Key, Op, Place, Status, Txn};
 
 const BUFFER_BYTES: usize = 1 << 18;
 
@@ -121,8 +121,15 @@ impl Reader {
         if line.since.is_some() && !line.snap {
             return Err("\"since\" is for lines with \"snap\": others are of the latest state".into());
         }
+        if line.c.is_some() && line.snap {
+            return Err(
+                "\"c\" is for lines without \"snap\": snapshot reads of a connection may be of any moment"
+                    .into(),
+            );
+        }
+        let place = line.c.map(|(connection, number)| Place { connection, number });
         let Line { p: process, t0, t1, snap, since, .. } = line;
-        self.history.push(Txn { process, t0, t1, status, ops, snap, since });
+        self.history.push(Txn { process, t0, t1, status, ops, snap, since, place });
         Ok(())
     }
 
@@ -208,6 +215,8 @@ struct Line<'a> {
     snap: bool,
     #[serde(default)]
     since: Option<u64>,
+    #[serde(default)]
+    c: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{History, Keys, Op, Status, Txn};
+use super::{History, Keys, Op, Place, Status, Txn};
 
 /// Writes transactions as JSON lines, as they end. Give it something buffered, and flush that at the end.
 #[derive(Debug)]
@@ -66,6 +66,9 @@ fn encode(line: &mut Vec<u8>, keys: &Keys, txn: &Txn) -> io::Result<()> {
     }
     if let Some(since) = txn.since {
         write!(line, r#","since":{since}"#)?;
+    }
+    if let Some(Place { connection, number }) = txn.place {
+        write!(line, r#","c":[{connection},{number}]"#)?;
     }
     line.extend_from_slice(br#","ops":["#);
     for (at, op) in txn.ops.iter().enumerate() {

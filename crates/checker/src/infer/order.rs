@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::access::NO_TXN;
 use crate::findings::Findings;
 use crate::graph::{CONT, Edges, PROCESS, REALTIME};
-use crate::history::{History, Status};
+use crate::history::{History, Status, Txn};
 use crate::verdict::{AnomalyKind, Level, Options};
 use crate::words;
 
@@ -19,6 +19,14 @@ pub(crate) fn broken(history: &History, findings: &mut Findings) {
             None if txn.status == Status::Ok => report(&[id], format!("T{id} committed, but has no end.")),
             Some(t1) if t1 < txn.t0 => report(&[id], format!("T{id} ended before it began.")),
             _ => {}
+        }
+    }
+    for pair in by_connection(history).windows(2) {
+        let (a, b) = (&history.txns[pair[0] as usize], &history.txns[pair[1] as usize]);
+        if a.place == b.place {
+            report(pair, format!("T{} and T{} have one place on their connection.", pair[0], pair[1]));
+        } else if connection(a) == connection(b) && b.t0 < a.t0 {
+            report(pair, format!("T{} began before T{}, which was sent before it.", pair[1], pair[0]));
         }
     }
     for pair in by_client(history).windows(2) {
@@ -56,6 +64,18 @@ fn by_client(history: &History) -> Vec<u32> {
     ids
 }
 
+fn connection(txn: &Txn) -> Option<u64> {
+    txn.place.map(|place| place.connection)
+}
+
+/// Those that have a place on a connection, each connection's in its order.
+fn by_connection(history: &History) -> Vec<u32> {
+    let place = |id: &u32| history.txns[*id as usize].place;
+    let mut ids: Vec<u32> = (0..history.txns.len() as u32).filter(|id| place(id).is_some()).collect();
+    ids.sort_unstable_by_key(|id| (place(id), *id));
+    ids
+}
+
 /// Draws the order that a level asks for.
 pub(crate) struct Order<'a> {
     pub(crate) history: &'a History,
@@ -65,8 +85,13 @@ pub(crate) struct Order<'a> {
 }
 
 impl Order<'_> {
-    /// Draws each client's order and real time, as far as asked for.
+    /// Draws each client's order and real time, as far as asked for; and each connection's order, which is recorded where it is promised.
     pub(crate) fn link(&self, edges: &mut Edges) {
+        let sent = by_connection(self.history);
+        let of = |id: u32| connection(&self.history.txns[id as usize]);
+        for connection in sent.chunk_by(|a, b| of(*a) == of(*b)) {
+            chain(connection.iter().copied().filter(|txn| self.happened[*txn as usize]), edges);
+        }
         let sessions = self.options.sessions;
         let clients = by_client(self.history);
         for client in clients.chunk_by(|a, b| self.process(*a) == self.process(*b)) {

@@ -1,10 +1,10 @@
 //! Histories as short as they can be told, one transaction a line:
 //!
 //! `3 10-20 x+1 x=[1 2] r:5 r=5 r=nil`: client 3, from 10 to 20, appends 1 to x, reads x, sets r to 5, reads it, reads nothing.
-//! The times may be followed by `fail` or `snap`, or `snap>15`, a snapshot that holds what ended before 15; `10-?` is an unknown outcome; `x?` reads without an answer.
+//! The times may be followed by `fail` or `snap`, or `snap>15`, a snapshot that holds what ended before 15, or `#7.2`, the second of connection 7; `10-?` is an unknown outcome; `x?` reads without an answer.
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
-use highwater_checker::{AnomalyKind, History, Keys, Level, Op, Options, Status, Txn, Verdict, check};
+use highwater_checker::{AnomalyKind, History, Keys, Level, Op, Options, Place, Status, Txn, Verdict, check};
 
 pub fn history(lines: &str) -> History {
     let mut history = History::new();
@@ -22,11 +22,17 @@ pub fn history(lines: &str) -> History {
             ops: vec![],
             snap: false,
             since: None,
+            place: None,
         };
         for word in words {
             match word.as_str() {
                 "fail" => txn.status = Status::Fail,
                 "snap" => txn.snap = true,
+                word if word.starts_with('#') => {
+                    let (connection, number) = word[1..].split_once('.').expect("#connection.number");
+                    let number_of = |text: &str| text.parse().expect("a number");
+                    txn.place = Some(Place { connection: number_of(connection), number: number_of(number) });
+                }
                 word if word.starts_with("snap>") => {
                     (txn.snap, txn.since) = (true, word[5..].parse().ok());
                 }

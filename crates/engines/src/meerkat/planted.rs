@@ -115,6 +115,18 @@ highwater_core::bugs! {
         shows: Any,
         within: 2000,
     }
+    DamageCutsShort = "damage-cuts-short" {
+        mistake: "a node takes damage in the middle of its journal for the end of it",
+        breaks: "it votes without what stood behind that",
+        shows: Rotten,
+        within: 2000,
+    }
+    LifeKeptInBetween = "life-kept-in-between" {
+        mistake: "a node that sets its lost journal aside is who it was, if its start ends before its identity says otherwise",
+        breaks: "it votes as one that it has forgotten",
+        shows: Interrupted,
+        within: 2000,
+    }
     VotesOfAnyEpoch = "votes-of-any-epoch" {
         mistake: "a client asks for votes again in the next epoch, and counts those of both",
         breaks: "it tells its application that a transaction committed which the change of epoch ended",

@@ -26,6 +26,10 @@ pub enum RolisFact {
     Mark(Epoch, Timestamp),
     /// The final mark of an epoch that has ended here.
     Final(Epoch, Timestamp),
+    /// The leader gives its lead up.
+    GivesUp,
+    /// A worker that leads takes a request.
+    Takes,
     /// The leader has told another one to stand, and says that everything it executed is released.
     HandsOver,
     /// It leads on instead.

@@ -201,6 +201,17 @@ pub fn final_mark(epoch: Epoch, mark: Timestamp) {
     hooks::tell_own(|| RolisFact::Final(epoch, mark));
 }
 
+/// This node gives its lead up.
+pub fn gives_up() {
+    hooks::tell_own(|| RolisFact::GivesUp);
+}
+
+/// A worker that leads takes a request.
+#[inline(always)]
+pub fn takes() {
+    hooks::tell_own(|| RolisFact::Takes);
+}
+
 /// This leader tells another node to stand: everything it executed is released.
 pub fn hands_over() {
     hooks::tell_own(|| RolisFact::HandsOver);
@@ -297,6 +308,11 @@ pub fn release_bound(mark: Timestamp, whole: impl FnOnce() -> Timestamp) -> Time
 #[inline(always)]
 pub fn undo_bound(mark: Timestamp, own: impl FnOnce() -> Timestamp) -> Timestamp {
     if planted!(rolis::UndoForgotten) { own() } else { mark }
+}
+
+/// Whether the workers of a leader that gives its lead up take nothing more: so it is.
+pub fn stops_taking() -> bool {
+    !planted!(rolis::AbandonedGoesOn)
 }
 
 /// Whether a leader raises the level once a majority can read it: all must.

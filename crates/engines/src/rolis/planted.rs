@@ -151,6 +151,12 @@ highwater_core::bugs! {
         shows: Hung,
         within: 2000,
     }
+    AbandonedGoesOn = "abandoned-goes-on" {
+        mistake: "the workers of a leader that gives its lead up are not told",
+        breaks: "they go on taking requests, on a disk without room for example, until another leader's promise stops them",
+        shows: Burdened,
+        within: 2000,
+    }
     HandedOverUnreleased = "handed-over-unreleased" {
         mistake: "a leader hands its lead over while replies still wait for the mark",
         breaks: "clients are told that nobody knows what became of their requests, though nothing failed",

@@ -4,6 +4,7 @@
 //! - an epoch has one leader; the same final mark everywhere;
 //! - the mark of an epoch never moves back on a node, and never passes the final mark;
 //! - whatever was released in an epoch, or applied from it, is at or below its final mark;
+//! - a leader that gave its lead up takes nothing more before it leads again;
 //! - a leader that hands its lead over leaves no reply behind;
 //! - the level in use is raised when every voter, in its life, has said that it reads it, and nobody is sent what it cannot read.
 
@@ -59,6 +60,8 @@ pub struct RolisRules {
     marks: BTreeMap<Life, (Epoch, Timestamp)>,
     /// The epoch that each life of a node opened last.
     leads: BTreeMap<Life, Epoch>,
+    /// Who has given its lead up, and has not led since.
+    gave_up: BTreeSet<Life>,
     /// Who has told another one to stand, and has not taken the lead back.
     hands_over: BTreeSet<Life>,
     /// The newest level that each life of a node said it reads, to whomever.
@@ -89,8 +92,17 @@ impl Rules for RolisRules {
             }
             RolisFact::Leads(epoch) => {
                 self.hands_over.remove(&life);
+                self.gave_up.remove(&life);
                 self.lead(life, *epoch).into_iter().collect()
             }
+            RolisFact::GivesUp => {
+                self.gave_up.insert(life);
+                Vec::new()
+            }
+            RolisFact::Takes if self.gave_up.contains(&life) => {
+                vec![format!("{node} gave its lead up, and takes requests all the same")]
+            }
+            RolisFact::Takes => Vec::new(),
             RolisFact::HandsOver => {
                 self.hands_over.insert(life);
                 self.handovers += 1;

@@ -145,6 +145,7 @@ mod tests {
     use highwater_core::NodeId;
     use highwater_core::evidence::{Begun, Start};
     use highwater_disk::journal::MIN_SEGMENT_BYTES;
+    use highwater_disk::simulated::Fault;
     use highwater_disk::{Journal, JournalOptions, SimulatedDisk};
 
     use super::*;
@@ -283,6 +284,53 @@ mod tests {
         names.retain(|name| name.contains("journal"));
         names.sort();
         assert_eq!(names, ["stale-journal-0000000000000001", "stale-journal-0000000000000002"]);
+    }
+
+    /// One call of a start fails, whichever: the disk has forgotten nothing by that, and the next start is the same life with all there is.
+    #[test]
+    fn an_error_of_the_disk_begins_no_other_life() {
+        let mut failed = 0;
+        for fault in [Fault::FailRead, Fault::FailNames, Fault::NoDescriptor, Fault::NoMemory] {
+            for at in 0..40 {
+                let (disk, mut identity) = written(2);
+                let before = segments_of(&disk);
+                disk.inject(fault, at);
+                let settled = settle(&disk, &mut identity, FRESH, false);
+                failed += u64::from(settled.is_err());
+                assert_eq!(identity.incarnation, Incarnation(55), "{fault:?} at call {at}");
+                disk.heal();
+                disk.crash();
+                let mut identity = Identity::read(&disk).unwrap().unwrap();
+                assert_eq!(segments_of(&disk), before, "{fault:?} at call {at}");
+                settle(&disk, &mut identity, FRESH, false).unwrap();
+                assert_eq!(identity.incarnation, Incarnation(55), "{fault:?} at call {at}");
+                assert_eq!(read(&disk, &identity, false), Ok(false), "{fault:?} at call {at}");
+            }
+        }
+        assert!(failed > 0, "no start met an error");
+    }
+
+    /// And where the disk has forgotten something, an error in the start that would find out brings nothing back.
+    #[test]
+    fn an_error_of_the_disk_brings_no_life_back_that_is_over() {
+        for fault in [Fault::FailRead, Fault::FailNames, Fault::NoDescriptor, Fault::NoMemory] {
+            for at in 0..40 {
+                let (disk, mut identity) = written(2);
+                segments_of(&disk).into_iter().for_each(|at| disk.lose(&format!("journal-{at:016}")));
+                disk.crash();
+                disk.inject(fault, at);
+                // A start goes on after this only if nothing failed, or reads the journal and compares.
+                let goes_on = settle(&disk, &mut identity, FRESH, false).is_ok();
+                disk.heal();
+                if goes_on && identity.incarnation == Incarnation(55) {
+                    assert_eq!(read(&disk, &identity, false), Ok(true), "{fault:?} at call {at}");
+                }
+                disk.crash();
+                let mut identity = Identity::read(&disk).unwrap().unwrap();
+                settle(&disk, &mut identity, Incarnation(100), false).unwrap();
+                assert_ne!(identity.incarnation, Incarnation(55), "{fault:?} at call {at}");
+            }
+        }
     }
 
     /// The power fails anywhere while another life begins: it begins again, or has begun, and never does the old one go on.

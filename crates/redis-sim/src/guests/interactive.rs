@@ -298,7 +298,16 @@ impl Transactions {
                 });
             }
             let (t0, t1, status) = (transaction.began, transaction.ended, transaction.status);
-            history.push(Txn { process: process as u64, t0, t1, status, ops, snap: false, since: None });
+            history.push(Txn {
+                process: process as u64,
+                t0,
+                t1,
+                status,
+                ops,
+                snap: false,
+                since: None,
+                place: None,
+            });
         }
     }
 }

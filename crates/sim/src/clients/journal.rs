@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use highwater_checker::{History, Op as CheckedOp, Status, Txn};
+use highwater_checker::{History, Op as CheckedOp, Place, Status, Txn};
+use highwater_core::Outcome;
 use highwater_engines::Nanos;
 
 use super::wanted::Wanted;
 use super::work::Kind;
 use crate::library::blobs::NUMBERED;
-use crate::library::{ACCOUNTS, OPENING, Observed, Op, TOGGLE_LISTS};
+use crate::library::{self, ACCOUNTS, OPENING, Observed, Op, TOGGLE_LISTS};
+use crate::world::Reply;
 
 /// A transaction, from its invocation on.
 #[derive(Clone, Debug)]
@@ -21,11 +23,18 @@ pub(super) struct Asked {
     /// What it asks of that snapshot.
     pub(super) wanted: Wanted,
     pub(super) invoked: Nanos,
+    /// Its place on a connection that has others under way.
+    pub(super) place: Option<Place>,
     /// How it ended, when, and what it saw; `None` while open, or forever.
     pub(super) ended: Option<(Status, Nanos, Vec<Observed>)>,
 }
 
 impl Asked {
+    pub(super) fn new(process: u64, ops: Vec<Op>, invoked: Nanos) -> Asked {
+        let wanted = Wanted::default();
+        Asked { client: 0, process, ops, snap: false, wanted, invoked, place: None, ended: None }
+    }
+
     pub(super) fn status(&self) -> Option<Status> {
         self.ended.as_ref().map(|(status, _, _)| *status)
     }
@@ -41,8 +50,50 @@ pub struct Journal(pub(super) BTreeMap<u64, Asked>);
 impl Journal {
     /// A process asks for a transaction, or for a read on a replica's snapshot (`snap`).
     pub fn ask(&mut self, token: u64, process: u64, ops: Vec<Op>, snap: bool, invoked: Nanos) {
-        let wanted = Wanted::default();
-        self.0.insert(token, Asked { client: 0, process, ops, snap, wanted, invoked, ended: None });
+        self.0.insert(token, Asked { snap, ..Asked::new(process, ops, invoked) });
+    }
+
+    /// A transaction is sent over a connection that may have others under way.
+    pub(super) fn send(&mut self, token: u64, ops: Vec<Op>, place: Place, invoked: Nanos) {
+        self.0.insert(token, Asked { place: Some(place), ..Asked::new(token, ops, invoked) });
+    }
+
+    /// The operations of a request.
+    pub(super) fn asked_for(&self, token: u64) -> &[Op] {
+        &self.0[&token].ops
+    }
+
+    /// A reply has come, and is with its client at `at`: how the request ended.
+    ///
+    /// # Errors
+    /// What no database may do.
+    pub(super) fn hear(&mut self, reply: &Reply, at: Nanos) -> Result<(Status, &'static str), String> {
+        let token = reply.token.0;
+        let Some(asked) = self.0.get_mut(&token) else {
+            return Err(format!("{:?} answered request {token}, which nobody made", reply.from));
+        };
+        if asked.status().is_some_and(|status| status != Status::Info) {
+            return Err(format!("request {token} was answered twice: {asked:?}, then {reply:?}"));
+        }
+        let (status, name) = match reply.outcome {
+            Outcome::Committed => (Status::Ok, "committed"),
+            Outcome::Unknown => (Status::Info, "unknown"),
+            Outcome::Conflict => (Status::Fail, "conflict"),
+            Outcome::TooLarge => (Status::Fail, "too large"),
+            Outcome::OutOfMemory => (Status::Fail, "out of memory"),
+            Outcome::DiskFull => (Status::Fail, "disk full"),
+            Outcome::Denied if asked.wanted.freshness.is_some() && reply.bytes.starts_with(b"NOTFRESH ") => {
+                (Status::Fail, "not fresh")
+            }
+            Outcome::Denied => unreachable!("these clients ask for no session"),
+            Outcome::RolledBack | Outcome::BadRequest => (Status::Fail, "rolled back"),
+        };
+        let seen = if status == Status::Ok { library::decode_reply(&reply.bytes) } else { Vec::new() };
+        if status == Status::Ok && seen.len() != asked.ops.len() {
+            return Err(format!("a reply tells of {} operations: {asked:?}", seen.len()));
+        }
+        asked.ended = Some((status, at, seen));
+        Ok((status, name))
     }
 
     /// It has ended so, and seen this.
@@ -153,9 +204,9 @@ impl Journal {
                 record(&mut history, &mut ops, *op, seen);
             }
             if !ops.is_empty() {
-                let Asked { process, invoked: t0, snap, .. } = *asked;
+                let Asked { process, invoked: t0, snap, place, .. } = *asked;
                 let since = asked.wanted.since.filter(|_| snap);
-                history.push(Txn { process, t0, t1, status, ops, snap, since });
+                history.push(Txn { process, t0, t1, status, ops, snap, since, place });
             }
         }
         history

@@ -1,9 +1,11 @@
-//! Simulated clients: each has one open transaction at most, is impatient, and writes down what it saw.
+//! Simulated clients: each has one open transaction at most, is impatient, and writes down what it saw. `pipelines` has others, which send many at
+//! once.
 
 mod counters;
 mod delegates;
 mod fresh;
 mod journal;
+mod pipelines;
 mod waits;
 mod wanted;
 mod work;
@@ -24,6 +26,7 @@ use fresh::Answers;
 use highwater_core::Random;
 use journal::Asked;
 pub use journal::Journal;
+use pipelines::Pipelines;
 use waits::{HOP, REFUSED_WAIT};
 use wanted::Wanted;
 pub use work::Work;
@@ -66,6 +69,8 @@ pub struct Clients {
     pub counters: Counters,
     /// Those who coordinate.
     pub delegates: Delegates,
+    /// Those who send many requests at once.
+    pub pipelines: Pipelines,
     procedure: Option<ProcedureId>,
     /// What no database may do: found while listening.
     pub wrong: Option<String>,
@@ -108,6 +113,7 @@ impl Clients {
             journal: Journal::default(),
             counters: Counters::new(&load, (replicas, workers), seed, now, length),
             delegates: Delegates::new(&load, (replicas, workers), seed, now, length),
+            pipelines: Pipelines::new(&load, (replicas, workers), seed, now, length),
             procedure: None,
             wrong: None,
             missed: None,
@@ -125,7 +131,8 @@ impl Clients {
     /// When a client wants to do something next.
     pub fn next(&self) -> Option<Nanos> {
         let own = self.steps.first_key_value().map(|((at, _), _)| *at);
-        own.into_iter().chain(self.counters.next()).chain(self.delegates.next()).min()
+        let others = [self.counters.next(), self.delegates.next(), self.pipelines.next()];
+        own.into_iter().chain(others.into_iter().flatten()).min()
     }
 
     /// No new transactions; those that are open may end.
@@ -133,6 +140,7 @@ impl Clients {
         self.left = 0;
         self.counters.stop();
         self.delegates.stop();
+        self.pipelines.stop();
     }
 
     /// Whether no transaction is open.
@@ -140,20 +148,26 @@ impl Clients {
         self.clients.iter().all(|client| client.open.is_none())
             && self.counters.quiet()
             && self.delegates.quiet()
+            && self.pipelines.quiet()
     }
 
     /// Does what clients do up to now; takes the replies.
     pub fn act<L: Library>(&mut self, world: &mut World<L>, hand: &Hand) {
         for reply in std::mem::take(&mut world.replies) {
-            match Counters::owns(reply.token) {
-                true => {
-                    self.mix(reply.token.0 ^ reply.at);
-                    self.counters.hear(&reply, hand);
-                }
-                false => self.hear(&reply, hand),
+            if Pipelines::owns(reply.token) {
+                self.hear_of_many(&reply, hand);
+            } else if Counters::owns(reply.token) {
+                self.mix(reply.token.0 ^ reply.at);
+                self.counters.hear(&reply, hand);
+            } else {
+                self.hear(&reply, hand);
             }
         }
         for Refused { token, why, at } in std::mem::take(&mut world.refused) {
+            if Pipelines::owns(token) {
+                self.pipelines.refused(&mut self.journal, Refused { token, why, at });
+                continue;
+            }
             if Counters::owns(token) {
                 self.counters.refused(at, token.0, why);
                 continue;
@@ -173,6 +187,7 @@ impl Clients {
         }
         self.counters.act(world, hand);
         self.delegates.act(world, hand, &mut self.work, &mut self.journal);
+        self.pipelines.act(world, hand, &mut self.work, &mut self.journal);
         let trace = std::mem::take(&mut self.delegates.trace);
         self.mix(trace);
         self.wrong = self.wrong.take().or_else(|| self.counters.wrong.take());
@@ -229,7 +244,8 @@ impl Clients {
         let process = self.clients[client].process;
         self.clients[client].open = Some(token);
         let (snap, wanted) = (reads.is_some(), reads.unwrap_or_default());
-        self.journal.0.insert(token, Asked { client, process, ops, snap, wanted, invoked: now, ended: None });
+        let asked = Asked { client, snap, wanted, ..Asked::new(process, ops, now) };
+        self.journal.0.insert(token, asked);
         let hop = self.hop();
         self.plan_step(now + hop, client, Step::Arrive(token, aim, worker));
         self.plan_step(now + self.load.patience_ns, client, Step::GiveUp(token));
@@ -288,38 +304,31 @@ impl Clients {
         }
     }
 
+    /// One of those that send many at once.
+    fn hear_of_many(&mut self, reply: &Reply, hand: &Hand) {
+        self.mix(reply.token.0 ^ reply.at);
+        match self.pipelines.hear(reply, hand, &mut self.journal) {
+            Ok(()) if reply.outcome == Outcome::Committed => self.served_at = self.served_at.max(reply.at),
+            Ok(()) => {}
+            Err(wrong) => self.wrong = Some(wrong),
+        }
+    }
+
     fn hear(&mut self, reply: &Reply, hand: &Hand) {
         let (token, hop) = (reply.token.0, self.hop());
         self.mix(token);
         self.mix(reply.at);
         reply.bytes.iter().for_each(|byte| self.mix(u64::from(*byte)));
-        let Some(asked) = self.journal.0.get_mut(&token) else {
-            self.wrong = Some(format!("{:?} answered request {token}, which nobody made", reply.from));
-            return;
-        };
-        if asked.status().is_some_and(|status| status != Status::Info) {
-            self.wrong = Some(format!("request {token} was answered twice: {asked:?}, then {reply:?}"));
-            return;
-        }
         let at = reply.at + hop;
-        let (status, name) = match reply.outcome {
-            Outcome::Committed => (Status::Ok, "committed"),
-            Outcome::Unknown => (Status::Info, "unknown"),
-            Outcome::Conflict => (Status::Fail, "conflict"),
-            Outcome::TooLarge => (Status::Fail, "too large"),
-            Outcome::OutOfMemory => (Status::Fail, "out of memory"),
-            Outcome::DiskFull => (Status::Fail, "disk full"),
-            Outcome::Denied if asked.wanted.freshness.is_some() && reply.bytes.starts_with(b"NOTFRESH ") => {
-                (Status::Fail, "not fresh")
+        let (status, name) = match self.journal.hear(reply, at) {
+            Ok(ended) => ended,
+            Err(wrong) => {
+                self.wrong = Some(wrong);
+                return;
             }
-            Outcome::Denied => unreachable!("these clients ask for no session"),
-            Outcome::RolledBack | Outcome::BadRequest => (Status::Fail, "rolled back"),
         };
-        let seen = if status == Status::Ok { library::decode_reply(&reply.bytes) } else { Vec::new() };
-        if status == Status::Ok && seen.len() != asked.ops.len() {
-            self.wrong = Some(format!("a reply tells of {} operations: {asked:?}", seen.len()));
-            return;
-        }
+        // We hear it even if the client has given up, or cannot be reached: more is known, and nothing false.
+        let asked = &self.journal.0[&token];
         if let Some(missed) = self.answers.missed(reply, asked).filter(|_| status == Status::Ok) {
             self.missed = Some(missed);
             return;
@@ -328,8 +337,6 @@ impl Clients {
         if status == Status::Ok && !asked.snap {
             self.served_at = self.served_at.max(reply.at);
         }
-        // We hear it even if the client has given up, or cannot be reached: more is known, and nothing false.
-        asked.ended = Some((status, at, seen));
         let client = asked.client;
         self.count(name);
         if self.clients[client].open == Some(token) && !hand.shuns(reply.from.0) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use highwater_core::{Epoch, Level, Library, NodeId};
-use highwater_engines::Nanos;
+use highwater_engines::{EngineKind, Nanos};
 
 use super::cuts::{between, both_ways, strand, web};
 use super::standing::{may_all_end, may_end, may_order, newest_open, spare};
@@ -59,6 +59,10 @@ enum Effect {
     BadDisk(NodeId),
     /// Its disk answers nothing.
     Hung(NodeId),
+    /// Its disk is about to be full, and the others are to do without it.
+    Full(NodeId),
+    /// No file can be opened there.
+    Lacks(NodeId),
     /// Ends by itself: a pause, connections that flap, a machine that vanished without a word.
     Passing,
 }
@@ -205,6 +209,8 @@ impl Hand {
                     world.fill_disk(*node, None);
                 }
                 Effect::Hung(node) => world.hang_disk(*node, false),
+                Effect::Full(node) => world.fill_disk(*node, None),
+                Effect::Lacks(node) => world.fail_open(*node, None),
                 Effect::Back(node, by) => world.clock(*node).leap_commits(*by),
                 _ => {}
             }
@@ -232,6 +238,8 @@ impl Hand {
                 | Effect::Shun(_)
                 | Effect::BadDisk(_)
                 | Effect::Hung(_)
+                | Effect::Full(_)
+                | Effect::Lacks(_)
                 | Effect::Passing => {}
             }
         }
@@ -332,7 +340,9 @@ impl Hand {
             Fault::FillDisk(wanted, room) => {
                 who = victim(self, world, wanted).filter(|_| world.durable());
                 who.into_iter().for_each(|node| world.fill_disk(node, Some(*room)));
-                effect = who.map(Effect::BadDisk);
+                // What others make of it has a bound where a leader makes way for it.
+                let makes_way = world.engine() == EngineKind::Rolis;
+                effect = who.map(if makes_way { Effect::Full } else { Effect::BadDisk });
             }
             Fault::SlowDisk(wanted, by) => {
                 who = victim(self, world, wanted).filter(|_| world.durable());
@@ -344,10 +354,27 @@ impl Hand {
                 who.into_iter().for_each(|node| world.hang_disk(node, true));
                 effect = who.map(Effect::Hung);
             }
+            Fault::Rot(node, part) => {
+                let node = NodeId(*node);
+                let may = world.durable() && world.finish_control_turns() && spare(world, node);
+                who = (may && world.rot(node, *part)).then_some(node);
+            }
+            Fault::FailOpen(wanted, lack) => {
+                who = victim(self, world, wanted).filter(|node| world.durable() && world.disk_leads(*node));
+                who.into_iter().for_each(|node| world.fail_open(node, Some(*lack)));
+                effect = who.map(Effect::Lacks);
+            }
+            Fault::EndStarts(node, steps) => {
+                who = Some(NodeId(*node)).filter(|_| world.durable());
+                who.into_iter().for_each(|node| world.end_starts(node, steps.iter().copied()));
+            }
+            Fault::HandOver(wanted) => {
+                who = victim(self, world, wanted).filter(|node| world.hand_over(*node, None).is_ok());
+            }
             Fault::FailSync(wanted) => {
                 // Where what is accepted does not wait for disks, that is a crash like any other: what was in the sync is forgotten.
                 who = victim(self, world, wanted).filter(|_| world.durable());
-                if world.is_behind() {
+                if world.is_behind() || who.is_some_and(|node| !world.disk_leads(node)) {
                     who = who.filter(|node| world.finish_control_turns() && may_end(world, *node));
                 }
                 who.into_iter().for_each(|node| world.fail_sync(node));

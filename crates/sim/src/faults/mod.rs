@@ -17,6 +17,7 @@ mod hand;
 mod standing;
 mod victims;
 
+pub use crate::world::starting::Step;
 pub use hand::Hand;
 pub use standing::{memberships, outvotes, sound, spare};
 
@@ -51,6 +52,28 @@ pub enum Victim {
     Node(u8),
 }
 
+/// What of a disk is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// A group in the middle of the journal.
+    Journal,
+    /// So many of the newest checkpoints.
+    Checkpoints(u8),
+}
+
+/// Why no file can be created or opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lack {
+    /// No descriptor is left (EMFILE, ENFILE): it is tried again.
+    Descriptors,
+    /// No room (ENOSPC): the same.
+    Room,
+    /// The disk says no (EIO): the process ends.
+    Broken,
+}
+
 /// What happens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -79,6 +102,14 @@ pub enum Fault {
     SlowDisk(Victim, Nanos),
     /// A disk answers nothing: no sync ends.
     HungDisk(Victim),
+    /// Bytes of a disk are no more what was written. Its node notices when it starts again.
+    Rot(u8, Part),
+    /// No file can be created or opened on a machine, those that are open aside.
+    FailOpen(Victim, Lack),
+    /// The next starts of a node's process end early, one at each of these steps; somebody starts it again.
+    EndStarts(u8, Vec<Step>),
+    /// An operator has a leader hand its lead over, to anybody.
+    HandOver(Victim),
     /// A disk's next sync fails, and the process ends with it; after the time it comes back.
     FailSync(Victim),
     /// An operator has the node join the cluster: starts it, if nobody has, and asks until that is done.
@@ -197,6 +228,11 @@ impl Fault {
             Fault::SlowDisk(..) => "slow_disk",
             Fault::HungDisk(_) => "hung_disk",
             Fault::FailSync(_) => "fail_sync",
+            Fault::Rot(_, Part::Journal) => "rot_journal",
+            Fault::Rot(_, Part::Checkpoints(_)) => "rot_checkpoints",
+            Fault::FailOpen(..) => "fail_open",
+            Fault::EndStarts(..) => "end_starts",
+            Fault::HandOver(_) => "hand_over",
             Fault::Add(_) => "add",
             Fault::Remove(_) => "remove",
             Fault::Replace(..) => "replace",
@@ -246,6 +282,8 @@ impl Fault {
             | Fault::SlowDisk(victim, _)
             | Fault::HungDisk(victim)
             | Fault::FailSync(victim)
+            | Fault::FailOpen(victim, _)
+            | Fault::HandOver(victim)
             | Fault::Pause(victim)
             | Fault::Isolate(victim)
             | Fault::Mute(victim)
@@ -271,6 +309,8 @@ impl Fault {
             | Fault::RestoreDisk(node)
             | Fault::RestoreUnheard(node, _)
             | Fault::LoseNames(node)
+            | Fault::Rot(node, _)
+            | Fault::EndStarts(node, _)
             | Fault::Add(node)
             | Fault::Remove(node)
             | Fault::StallCommits(node) => known(*node),

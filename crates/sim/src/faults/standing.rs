@@ -49,6 +49,7 @@ fn may_forget<L: Library>(world: &World<L>) -> bool {
 /// Whether a node's disk leads to the state that it has: not while it copies one, or has copied one that is not on its disk.
 fn keeps<L: Library>(world: &World<L>, id: NodeId) -> bool {
     world.status(id).is_some_and(|status| status.copying_bytes.is_none())
+        && (world.disk_leads(id) || !world.durable())
 }
 
 /// Whether a node may lose its memory, or its disk if it has one: the voters with complete stores that are left are a majority; or nobody has heard of

@@ -102,6 +102,10 @@ impl Plan {
         if plan.engine().is_ok_and(|engine| !engine.abilities().fails_over) {
             kinds::spare_all(&mut plan);
         }
+        // From chance of their own, so that plans keep what else they have.
+        let pipelines = Random::new(seed ^ 0x919e).pick(&[0, 0, 2, 4]);
+        plan.load.pipelines = if long { 0 } else { pipelines };
+        plan.hand_leads_over();
         plan
     }
 }
@@ -145,6 +149,7 @@ impl Load {
             sizes: Sizes::default(),
             counters: 0,
             delegates: 0,
+            pipelines: 0,
         }
     }
 }

@@ -4,7 +4,7 @@
 use highwater_engines::{EngineKind, Nanos};
 
 use super::{MOST_NODES, Machines, Plan, Sizes};
-use crate::faults::{Fault, LASTING, Scheduled, Victim};
+use crate::faults::{Fault, LASTING, Lack, Part, Scheduled, Step, Victim};
 use crate::units::MS;
 use highwater_core::Random;
 
@@ -169,8 +169,14 @@ pub(super) fn mix_builds(plan: &mut Plan, random: &mut Random) {
 
 /// Whether what a node kept is gone with it, or a part of that.
 fn loses_a_disk(fault: &Fault) -> bool {
-    use Fault::{LoseNames, RestoreDisk, RestoreUnheard, Wipe};
-    matches!(fault, Wipe(_) | RestoreDisk(_) | RestoreUnheard(..) | LoseNames(_))
+    use Fault::{LoseNames, RestoreDisk, RestoreUnheard, Rot, Wipe};
+    matches!(fault, Wipe(_) | RestoreDisk(_) | RestoreUnheard(..) | LoseNames(_) | Rot(..))
+}
+
+/// Whether it ends processes by what happens to a disk, whoever needs them.
+fn ends_a_process(fault: &Fault) -> bool {
+    use Fault::{EndStarts, FailOpen, FailSync, PowerCut};
+    matches!(fault, PowerCut | FailSync(_) | EndStarts(..) | FailOpen(..))
 }
 
 impl Plan {
@@ -183,7 +189,7 @@ impl Plan {
         let mut plan = Plan { behind: true, ..self.with_disks() };
         let cuts = plan.faults.iter().any(|at| at.fault == Fault::PowerCut);
         if !cuts || plan.seed.is_multiple_of(2) {
-            plan.faults.retain(|at| !matches!(at.fault, Fault::PowerCut | Fault::FailSync(_)));
+            plan.faults.retain(|at| !ends_a_process(&at.fault));
         } else {
             plan.faults.retain(|at| !loses_a_disk(&at.fault));
             (plan.load.counters, plan.load.fresh_percent) = (0, 0);
@@ -232,6 +238,7 @@ impl Plan {
             self.faults.push(Scheduled { at_ns, for_ns, fault });
         }
         self.hang_disks();
+        self.trouble_disks();
         self.faults.sort_by_key(|fault| fault.at_ns);
         self
     }
@@ -255,6 +262,75 @@ impl Plan {
         };
         let hangs = |(at_ns, for_ns)| Scheduled { at_ns, for_ns, fault: Fault::HungDisk(victim) };
         self.faults.extend(times.into_iter().map(hangs));
+    }
+
+    /// Disks are damaged, files cannot be opened, starts end early, and leaders' disks are full for so long that they make way: each in one
+    /// plan of three. From chance of their own, as above.
+    fn trouble_disks(&mut self) {
+        let random = &mut Random::new(self.seed ^ 0xd15c_5bad);
+        let [rots, opens, starts, fills] = [(); 4].map(|()| random.one_in(3));
+        let timeout = self.settings.election_timeout;
+        let mut more = Vec::new();
+        let mut plan = |at_ns, for_ns, fault| more.push(Scheduled { at_ns, for_ns, fault });
+        let whole = !self.faults.iter().any(|at| {
+            let fault = &at.fault;
+            matches!(fault, Fault::RestoreDisk(_) | Fault::RestoreUnheard(..) | Fault::FoundAnew(_))
+        });
+        // Whoever could tell that a disk is old must not have lost its own; and builds change in the end without regard to disks.
+        if rots && whole && self.levels.is_empty() {
+            for _ in 0..random.between(1, 3) {
+                let (node, at_ns) = (self.any_node(random), random.below(self.length_ns));
+                let part = random.pick(&[Part::Journal, Part::Checkpoints(1), Part::Checkpoints(4)]);
+                plan(at_ns, 0, Fault::Rot(node, part));
+                // Down while it happens, or some time after; or it is never found out.
+                let victim = Victim::Node(node);
+                match random.below(3) {
+                    0 => plan(at_ns.saturating_sub(timeout / 4), timeout, Fault::Kill(victim)),
+                    1 => plan(at_ns + random.below(4 * timeout), random.below(timeout), Fault::Kill(victim)),
+                    _ => {}
+                }
+            }
+        }
+        if opens {
+            for _ in 0..random.between(1, 3) {
+                let node = Victim::Node(self.any_node(random));
+                let victim = random.pick(&[Victim::Leader, node, node]);
+                let lack = random.pick(&[Lack::Descriptors, Lack::Room, Lack::Broken]);
+                let for_ns = random.between(timeout / 2, 16 * timeout);
+                plan(random.below(self.length_ns), for_ns, Fault::FailOpen(victim, lack));
+            }
+        }
+        if starts {
+            for _ in 0..random.between(1, 3) {
+                let (node, at_ns) = (self.any_node(random), random.below(self.length_ns));
+                let steps = (0..random.between(1, 4)).map(|_| random.pick(&Step::ALL)).collect();
+                plan(at_ns, 0, Fault::EndStarts(node, steps));
+                plan(at_ns + 1, random.below(timeout), Fault::Kill(Victim::Node(node)));
+            }
+        }
+        if fills && self.engine() == Ok(EngineKind::Rolis) && self.redis.is_none() {
+            let room = random.pick(&[0, 64 << 10]);
+            let for_ns = random.between(10 * timeout, 40 * timeout);
+            plan(random.below(self.length_ns), for_ns, Fault::FillDisk(Victim::Leader, room));
+        }
+        self.faults.extend(more);
+    }
+
+    fn any_node(&self, random: &mut Random) -> u8 {
+        random.below(u64::from(self.replicas)) as u8
+    }
+
+    /// In one plan of four an operator has leaders hand their leads over, up to six times.
+    pub(super) fn hand_leads_over(&mut self) {
+        let random = &mut Random::new(self.seed ^ 0x4a_4d0e);
+        if self.engine() != Ok(EngineKind::Rolis) || self.is_long() || !random.one_in(4) {
+            return;
+        }
+        for _ in 0..random.between(1, 6) {
+            let at_ns = random.below(self.length_ns);
+            self.faults.push(Scheduled { at_ns, for_ns: 0, fault: Fault::HandOver(Victim::Leader) });
+        }
+        self.faults.sort_by_key(|fault| fault.at_ns);
     }
 
     /// Whether it is one of those that last for minutes.

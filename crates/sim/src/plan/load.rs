@@ -45,6 +45,9 @@ pub struct Load {
     /// Further clients that coordinate their transactions themselves.
     #[serde(default)]
     pub delegates: u8,
+    /// Further clients that send up to 64 transactions over one connection without waiting.
+    #[serde(default)]
+    pub pipelines: u8,
 }
 
 impl Load {

@@ -4,7 +4,7 @@ use highwater_core::planted::Circumstance;
 use highwater_engines::Nanos;
 
 use crate::Plan;
-use crate::faults::{Fault, LASTING, Scheduled, Victim};
+use crate::faults::{Fault, LASTING, Lack, Part, Scheduled, Step, Victim};
 use crate::plan::{Busy, Interleaved, Load, Mix, Redis};
 use crate::units::{MS, US};
 use highwater_core::Random;
@@ -43,9 +43,14 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Founded => founded(plan),
         Circumstance::Outrun => outrun(plan),
         Circumstance::Failing => failing(plan),
+        Circumstance::Starved => starved(plan),
+        Circumstance::Rotten => rotten(plan),
+        Circumstance::Interrupted => interrupted(plan),
+        Circumstance::Burdened => burdened(plan),
         Circumstance::Retried => retried(plan),
         Circumstance::Moving => moving(plan),
         Circumstance::Mixed => mixed(plan),
+        Circumstance::Hurried => hurried(plan),
         Circumstance::Expiring => expiring(plan),
         Circumstance::Waiting => waiting(plan),
         Circumstance::Interacting => interacting(plan),
@@ -93,6 +98,14 @@ fn interacting(plan: &mut Plan) {
 /// Clients send many commands at once, on few keys, and requests are put off.
 fn pipelining(plan: &mut Plan) {
     only_guests(plan, Redis { pipelined: 6, keys: 2, ..GUESTS });
+    plan.interleaving = None;
+    choose(plan, "PutOff", 3);
+}
+
+/// Clients send many requests at once, on few keys, and requests are put off.
+fn hurried(plan: &mut Plan) {
+    let mix = Mix { lists: 4, ..Mix::default() };
+    plan.load = Load { pipelines: 6, keys: 2, mix, read_percent: 30, ..plan.load };
     plan.interleaving = None;
     choose(plan, "PutOff", 3);
 }
@@ -360,6 +373,39 @@ fn harmed(plan: &mut Plan, harm: impl Fn(u8) -> Fault) {
 /// Replicas have disks. What is acknowledged while one of three hears nothing is on the disks of the other two: of one of them the journal is
 /// lost, and the other one hears nothing. All in the first epoch, before the one that heard nothing is missed.
 fn nameless(plan: &mut Plan) {
+    one_forgets(plan, |at_ns, for_ns, loses| vec![(at_ns, for_ns, Fault::LoseNames(loses))]);
+}
+
+/// The same; but the middle of that one's journal is damaged while it is down.
+fn rotten(plan: &mut Plan) {
+    one_forgets(plan, |at_ns, for_ns, loses| {
+        let kill = (at_ns, for_ns, Fault::Kill(Victim::Node(loses)));
+        vec![(at_ns - 1, 0, Fault::Rot(loses, Part::Journal)), kill]
+    });
+}
+
+/// As nameless, and that one's next start ends when it has set aside what is left.
+fn interrupted(plan: &mut Plan) {
+    one_forgets(plan, |at_ns, for_ns, loses| {
+        let ends = (at_ns - 1, 0, Fault::EndStarts(loses, vec![Step::Settles]));
+        vec![ends, (at_ns, for_ns, Fault::LoseNames(loses))]
+    });
+}
+
+/// Replicas have disks. The leader's is about to be full, for long, again and again, under much work.
+fn burdened(plan: &mut Plan) {
+    plan.disks = true;
+    plan.load = Load { clients: 32, transactions: 2400, workers: Busy::Any, ..plan.load };
+    plan.load.sizes.memory = 0;
+    let timeout = plan.settings.election_timeout;
+    plan.length_ns = plan.length_ns.max(40 * timeout);
+    plan.faults.clear();
+    every(plan, 20 * timeout, |_| vec![(0, 16 * timeout, Fault::FillDisk(Victim::Leader, 64 << 10))]);
+}
+
+/// Replicas have disks. What is acknowledged while one of three hears nothing is on the disks of the other two: something befalls one of
+/// these (when, for how long, whom), and the other one hears nothing.
+fn one_forgets(plan: &mut Plan, harm: impl Fn(Nanos, Nanos, u8) -> Vec<(Nanos, Nanos, Fault)>) {
     torn(plan);
     plan.disks = true;
     (plan.replicas, plan.absent) = (3, 0);
@@ -370,13 +416,14 @@ fn nameless(plan: &mut Plan) {
     let node = |more: u64| ((plan.seed + more) % 3) as u8;
     let (away, loses, knows) = (node(0), node(1), node(2));
     let lost_at = 2 * timeout - timeout / 16;
-    for (at_ns, for_ns, fault) in [
+    let mut faults = vec![
         (timeout, timeout, Fault::Isolate(Victim::Node(away))),
-        (lost_at, timeout / 8, Fault::LoseNames(loses)),
         (lost_at, 8 * timeout, Fault::Isolate(Victim::Node(knows))),
-    ] {
-        plan.faults.push(Scheduled { at_ns, for_ns, fault });
-    }
+    ];
+    faults.extend(harm(lost_at, timeout / 8, loses));
+    let scheduled = |(at_ns, for_ns, fault)| Scheduled { at_ns, for_ns, fault };
+    plan.faults.extend(faults.into_iter().map(scheduled));
+    plan.faults.sort_by_key(|fault| fault.at_ns);
 }
 
 /// Replicas have disks, which are behind. A leader is left with one that hears it; one of the three crashes, comes back at once, and the
@@ -432,6 +479,17 @@ fn failing(plan: &mut Plan) {
     every(plan, 5 * timeout, |round| {
         let victims = [Victim::Leader, Victim::Node((round % replicas) as u8)];
         victims.map(|victim| (4 * timeout, timeout / 8, Fault::FailSync(victim))).to_vec()
+    });
+}
+
+/// Unpowered, and no file can be opened for a while in between.
+fn starved(plan: &mut Plan) {
+    unpowered(plan);
+    let timeout = plan.settings.election_timeout;
+    let replicas = u64::from(plan.replicas);
+    every(plan, 5 * timeout, |round| {
+        let victims = [Victim::Leader, Victim::Node((round % replicas) as u8)];
+        victims.map(|victim| (4 * timeout, timeout, Fault::FailOpen(victim, Lack::Descriptors))).to_vec()
     });
 }
 
@@ -538,6 +596,7 @@ mod tests {
             (Circumstance::Defied, &["SkipPreVote", "AskEarly"]),
             (Circumstance::HandedOver, &["HandOver"]),
             (Circumstance::Pipelining, &["PutOff"]),
+            (Circumstance::Hurried, &["PutOff"]),
         ] {
             let mut plan = Plan::draw(1);
             plan.choices.clear();

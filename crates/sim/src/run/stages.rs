@@ -329,7 +329,9 @@ impl<H: House> Run<H> {
         add(TAKEOVERS, self.world.seen().count(TAKEOVERS));
         add(LOSSES, self.world.seen().count(LOSSES));
         add(RAISES, self.world.seen().count(RAISES));
-        for (what, count) in self.clients.counters.marks.iter().chain(&self.clients.delegates.marks) {
+        let clients = &self.clients;
+        let others = [&clients.counters.marks, &clients.delegates.marks, &clients.pipelines.marks];
+        for (what, count) in others.into_iter().flatten() {
             add(what, *count);
         }
         for (what, count) in self.guests.iter().flat_map(|guests| guests.marks()) {

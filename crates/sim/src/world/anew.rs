@@ -39,7 +39,8 @@ impl Disk {
         let released = vec![LogPosition(0); usize::from(workers) + 1];
         let of = Weak::new();
         let (chunks, floor, complete_at) = (Arc::new(chunks), moment, moment);
-        let checkpoint = Checkpoint { of, chunks, floor, complete_at, engine, released };
+        let (rotten, known) = (false, false);
+        let checkpoint = Checkpoint { of, chunks, floor, complete_at, engine, released, rotten, known };
         let mut disk = Disk::default();
         disk.checkpoints.push(checkpoint);
         disk.append(0, Channel::Control, workers, records);

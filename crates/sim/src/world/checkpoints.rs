@@ -102,7 +102,7 @@ impl<L: Library> World<L> {
         }
         let Some(scan) = node.disk.scan.take_if(|scan| scan.number == number) else { return };
         if let Some(publication) = node.disk.publication.take() {
-            if fails {
+            if fails || node.disk.lacks.is_some() {
                 return self.tell_of_checkpoint(id, CheckpointNews::Failed(number));
             }
             let late = node.replica.as_ref().is_some_and(|replica| !scan.is_of(&replica.controller.store()));

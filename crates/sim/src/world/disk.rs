@@ -16,6 +16,8 @@ use highwater_engines::{DiskState, LogPosition, Nanos, Replica, Resume, releasab
 use highwater_store::{Export, Importer, Store};
 
 use super::event::Event;
+use super::starting::Step;
+use crate::faults::Lack;
 use crate::network::Channel;
 
 /// What a group takes at least.
@@ -63,6 +65,18 @@ pub(super) struct Disk {
     pub untold: Vec<Event>,
     /// The next sync fails.
     pub fails: bool,
+    /// No file can be created or opened.
+    pub lacks: Option<Lack>,
+    /// Nothing of the sync under way is written anywhere: no file could be opened for it.
+    pub unopened: bool,
+    /// A sync waits for a file that cannot be opened.
+    pub stands: bool,
+    /// Where the next starts end early, each time.
+    pub early: Vec<Step>,
+    /// A start ended early when it had set aside what was left of a life.
+    pub in_between: bool,
+    /// The record, counted from the disk's first on, that is not what was written.
+    pub(super) rotten: Option<usize>,
     /// Starts of a process on it, as its identity knows them: with what was on it when each began.
     starts: Arc<Starts>,
     /// The identity says that something was written.
@@ -96,6 +110,10 @@ pub(super) struct Checkpoint {
     pub engine: Vec<u8>,
     /// What of each writer's records is not needed with it.
     pub released: Vec<LogPosition>,
+    /// A part of it is not what was written.
+    pub rotten: bool,
+    /// A start has found that out: it takes the place of none that is whole, and goes when another one is published.
+    pub known: bool,
 }
 
 /// What has to be published of a scan.
@@ -150,6 +168,11 @@ impl Disk {
         self.count(workers);
     }
 
+    /// How many of them were released, and are gone.
+    pub fn gone(&self) -> usize {
+        self.gone
+    }
+
     /// How many records were written in all.
     pub fn written(&self) -> usize {
         self.gone + self.records.len()
@@ -173,6 +196,7 @@ impl Disk {
             keeps
         }));
         (self.synced, self.syncing, self.fails) = (self.written(), false, false);
+        (self.unopened, self.stands) = (false, false);
         self.untold.clear();
         match (self.scan.take(), self.publication.take()) {
             // The name may have been on the disk already.
@@ -227,7 +251,8 @@ impl Disk {
         if !forgot || ignores_lost_names() {
             return true;
         }
-        *self = Disk { past: true, ..Disk::default() };
+        self.empty();
+        self.past = true;
         false
     }
 
@@ -258,7 +283,14 @@ impl Disk {
     /// The names of its files are lost, but for the identity's.
     pub fn lose_names(&mut self) {
         let (starts, begun, past) = (self.starts.clone(), self.begun, self.past);
-        *self = Disk { starts, begun, past, ..Disk::default() };
+        self.empty();
+        (self.starts, self.begun, self.past) = (starts, begun, past);
+    }
+
+    /// Nothing is on it any more. What befalls the machine goes on.
+    pub fn empty(&mut self) {
+        let (hung, lacks, early) = (self.hung, self.lacks, std::mem::take(&mut self.early));
+        *self = Disk { hung, lacks, early, ..Disk::default() };
     }
 
     /// Bytes of records that were ever written.
@@ -269,7 +301,7 @@ impl Disk {
     /// As its replica is told.
     pub fn state(&self) -> DiskState {
         DiskState {
-            low: self.room.is_some(),
+            low: self.room.is_some() || self.stands,
             starts: self.starts.clone(),
             synced: self.synced_to.iter().map(|position| position.0).sum(),
         }
@@ -289,7 +321,7 @@ impl Disk {
         let Copy { starts, begun, records, gone, checkpoints } = copy;
         self.begun = begun;
         (self.starts, self.records, self.gone, self.checkpoints) = (starts, records, gone, checkpoints);
-        (self.synced, self.is_older) = (self.written(), true);
+        (self.synced, self.is_older, self.rotten) = (self.written(), true, None);
         self.count(workers);
     }
 
@@ -321,7 +353,9 @@ impl Disk {
             "a checkpoint is complete behind all that it has"
         );
         let chunks = Arc::new(chunks);
-        self.checkpoints.push(Checkpoint { of, chunks, floor, complete_at, engine, released });
+        let (rotten, known) = (false, false);
+        self.checkpoints.retain(|checkpoint| !checkpoint.known);
+        self.checkpoints.push(Checkpoint { of, chunks, floor, complete_at, engine, released, rotten, known });
         let old = self.checkpoints.len().saturating_sub(keep);
         self.checkpoints.drain(..old);
         let released = self.released(workers);
@@ -356,21 +390,28 @@ impl Disk {
         }
     }
 
-    /// Hands a new process what it wrote. `skip`: so many of the newest checkpoints are damaged; nobody counts on them any more.
+    /// Hands a new process what it wrote, from the checkpoint at `base` on.
+    ///
+    /// # Errors
+    /// Why its replica does not go on from that.
     ///
     /// # Panics
     /// If it does not know its own records.
-    pub fn recover(&mut self, replica: &mut Replica, workers: u16, skip: usize, now: Nanos) {
-        let usable = self.checkpoints.len().saturating_sub(skip).max(self.checkpoints.len().min(1));
-        self.checkpoints.truncate(usable);
-        let newest = self.checkpoints.last();
-        let positions = newest.map(|newest| newest.released.clone());
-        if let Some(newest) = newest {
+    pub fn recover(
+        &mut self,
+        replica: &mut Replica,
+        workers: u16,
+        base: Option<usize>,
+        now: Nanos,
+    ) -> Result<(), String> {
+        let base = base.map(|at| &self.checkpoints[at]);
+        let positions = base.map(|base| base.released.clone());
+        if let Some(base) = base {
             let mut importer = Importer::new(replica.controller.store());
-            for chunk in newest.chunks.iter() {
+            for chunk in base.chunks.iter() {
                 importer.import(chunk).expect("a checkpoint of its own");
             }
-            let Checkpoint { floor, complete_at, engine, released, .. } = newest;
+            let Checkpoint { floor, complete_at, engine, released, .. } = base;
             let (floor, complete_at, positions) = (*floor, *complete_at, &released[..]);
             let resumed = replica.controller.resume(Resume { floor, complete_at, engine, positions });
             resumed.unwrap_or_else(|why| panic!("a checkpoint of its own is refused: {why}"));
@@ -386,10 +427,9 @@ impl Disk {
             };
             known.unwrap_or_else(|why| panic!("a record of its own is refused: {why}"));
         }
-        for worker in &mut replica.workers {
-            worker.recovered().unwrap_or_else(|why| panic!("records of its own are not enough: {why}"));
-        }
+        replica.workers.iter_mut().try_for_each(|worker| worker.recovered())?;
         replica.controller.recovered(now);
+        Ok(())
     }
 
     /// What was written up to here is synced: where that moves each worker.

@@ -66,6 +66,15 @@ pub(super) enum Event {
         node: NodeId,
         life: u64,
     },
+    /// A process ends that has only just begun.
+    EndsEarly {
+        node: NodeId,
+        life: u64,
+    },
+    /// Somebody starts a node whose start before ended early.
+    StartAgain {
+        node: NodeId,
+    },
     Resume {
         node: NodeId,
         life: u64,

@@ -1,11 +1,7 @@
 //! What befalls processes and connections.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
-use highwater_core::{Clock, Incarnation, Library, NodeId, hooks};
-use highwater_engines::options::MIN_TRANSACTION_BYTES;
-use highwater_engines::{Controller, Handover, MemberAnswer, MemberChange, Nanos, Options, Replica, build};
+use highwater_core::{Library, NodeId, hooks};
+use highwater_engines::{Controller, Handover, MemberAnswer, MemberChange, Nanos};
 
 use super::World;
 use super::event::Event;
@@ -18,80 +14,6 @@ use crate::trace::What;
 const LONG_TURN: Nanos = 500_000_000;
 
 impl<L: Library> World<L> {
-    /// Starts a node with empty memory; a stranger, which founds nothing, if it is none of those that the world was made of.
-    ///
-    /// # Panics
-    /// If it runs.
-    pub fn start(&mut self, id: NodeId) {
-        let engine = self.options.engine;
-        self.start_with(id, |options, library, clock| build(engine, options, library, clock));
-    }
-
-    /// The same with a replica that the test makes.
-    ///
-    /// # Panics
-    /// If it runs.
-    pub fn start_with(&mut self, id: NodeId, build: impl FnOnce(Options, &L, Arc<Clock>) -> Replica) {
-        let _entered = hooks::enter(self.stage.clone());
-        self.machine(id);
-        self.update_build(id);
-        match self.known >> id.0 & 1 == 0 && self.nodes[id.0 as usize].life > 0 {
-            // It was there before this cluster was.
-            true => {}
-            false => {
-                self.known |= 1 << id.0;
-                self.nodes[id.0 as usize].cluster = self.cluster;
-            }
-        }
-        let fresh = Incarnation(self.random.bits());
-        let old = &mut self.nodes[id.0 as usize];
-        let forgot = !old.disk.has_all();
-        // Who comes back with its disk is who it was.
-        let incarnation = if old.disk.remembers_a_life() { old.incarnation } else { fresh };
-        if forgot {
-            self.mark("disks that had forgotten, by their own word");
-        }
-        let mut options = Options::new(id, self.options.nodes, self.options.workers, incarnation);
-        if id.0 >= self.options.nodes {
-            options.founders.push((id, Bytes::new()));
-        }
-        // The simulator's own workloads need no more, and what is held is bounded by it.
-        options.max_transaction_bytes = MIN_TRANSACTION_BYTES;
-        options.levels = self.build(id);
-        (self.options.tune.0)(&mut options);
-        let now = self.now;
-        let node = &mut self.nodes[id.0 as usize];
-        assert!(node.replica.is_none(), "{id} is running");
-        options.forgets = self.behind && incarnation != fresh;
-        options.has_a_past = node.disk.past;
-        node.clock.tick(now);
-        if self.durable {
-            node.disk.begin(&mut self.disks);
-        }
-        let mut replica = build(options, &self.library, node.clock.commits());
-        replica.controller.set_disk(node.disk.state());
-        node.disk.began_with = Arc::downgrade(&replica.controller.store());
-        if !node.disk.is_empty() {
-            self.stage.enter(Actor { node: id, life: incarnation, who: Channel::Control });
-            // A disk that leads nowhere without its newest checkpoint is as good as lost: that is another fault.
-            let workers = self.options.workers;
-            let damaged = usize::from(self.disks.one_in(4) && node.disk.can_spare_newest(workers));
-            node.disk.recover(&mut replica, self.options.workers, damaged, node.clock.local(now));
-        }
-        node.replica = Some(replica);
-        node.life += 1;
-        node.incarnation = incarnation;
-        node.reset();
-        self.trace.note(now, id, What::Started);
-        for channel in self.channels() {
-            self.schedule(id, channel, now);
-            for other in self.machines().filter(|other| *other != id) {
-                let at = now + self.random.below(self.network.retry);
-                self.queue.push(at, Event::Connect { link: Link::new(id, other, channel) });
-            }
-        }
-    }
-
     /// Asks a node for another membership, as an operator would; `None` if it is down.
     pub fn change_members(&mut self, id: NodeId, change: MemberChange) -> Option<MemberAnswer> {
         if !self.finish_control_turns() {
@@ -242,7 +164,9 @@ impl<L: Library> World<L> {
     pub fn is_well(&self, id: NodeId) -> bool {
         let node = &self.nodes[id.0 as usize];
         let well = |slot: &Slot| !slot.stuck && slot.slowness == 1 && slot.not_before <= self.now + LONG_TURN;
-        node.replica.is_some() && !node.paused && !node.disk.hung && node.slots.iter().all(well)
+        let disk = &node.disk;
+        let disk_is_well = !disk.hung && disk.room.is_none() && disk.lacks.is_none();
+        node.replica.is_some() && !node.paused && disk_is_well && node.slots.iter().all(well)
     }
 
     /// When the last of those turns ends that began while their thread was starved, and are far from over.

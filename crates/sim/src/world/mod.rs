@@ -9,6 +9,7 @@
 //! | `links` | connections are made and lost, frames travel |
 //! | [`clock`] | each machine's own clocks |
 //! | `disk`, `syncing`, `checkpoints` | each machine's disk, and its work |
+//! | `damage`, [`starting`] | what is not as it was written; a process starts, or ends between two steps of that |
 //! | `anew` | a new cluster begins from what the disks hold |
 //! | `order`, `orders` | operators' orders: who shall come, who shall go |
 //! | `node`, `event`, `queue` | a process and its machine; what will happen; when |
@@ -16,6 +17,7 @@
 mod anew;
 mod checkpoints;
 pub mod clock;
+mod damage;
 mod delegates;
 mod disk;
 mod event;
@@ -27,6 +29,7 @@ pub(crate) mod order;
 mod orders;
 mod queue;
 pub mod remains;
+pub mod starting;
 mod syncing;
 mod turns;
 
@@ -547,6 +550,8 @@ impl<L: Library> World<L> {
             Event::Synced { node, life, upto } => self.synced(node, life, upto),
             Event::Checkpoint { node, life, number } => self.go_on_with_checkpoint(node, life, number),
             Event::SetAside { node, life } => self.set_aside(node, life),
+            Event::EndsEarly { node, life } => self.end_early(node, life),
+            Event::StartAgain { node } => self.start_again(node),
             Event::Flap { a, b, every, until } => self.flap(a, b, every, until),
         }
     }

@@ -27,7 +27,12 @@ impl Disk {
     /// Whether the last but one of them and the records behind it are enough.
     pub(super) fn can_spare_newest(&self, workers: u16) -> bool {
         let older = self.checkpoints().checked_sub(2);
-        older.is_some_and(|older| self.read(workers, Some(older)).is_ok())
+        older.is_some_and(|older| !self.checkpoints[older].rotten && self.can_begin_from(workers, older))
+    }
+
+    /// Whether one of them and the records behind it are enough.
+    pub(super) fn can_begin_from(&self, workers: u16, checkpoint: usize) -> bool {
+        self.read(workers, Some(checkpoint)).is_ok()
     }
 
     /// From one of them, or from the beginning.
@@ -101,7 +106,8 @@ impl<L: Library> World<L> {
     /// them the replica copied a state.
     pub fn disk_remains(&self, id: NodeId) -> Vec<DiskRemains> {
         let node = &self.nodes[id.0 as usize];
-        if !self.durable || node.disk.is_empty() {
+        // What stands before damage is true, but not all that there is.
+        if !self.durable || node.disk.is_empty() || node.disk.base().is_err() {
             return Vec::new();
         }
         let read = |checkpoint| {
@@ -110,7 +116,10 @@ impl<L: Library> World<L> {
         };
         match node.disk.checkpoints() {
             0 => read(None).into_iter().collect(),
-            count => (0..count).filter_map(|at| read(Some(at))).collect(),
+            count => {
+                let whole = (0..count).filter(|at| !node.disk.checkpoints[*at].rotten);
+                whole.filter_map(|at| read(Some(at))).collect()
+            }
         }
     }
 }

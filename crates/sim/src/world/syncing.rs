@@ -4,14 +4,16 @@ use highwater_core::{Library, NodeId};
 use highwater_engines::Nanos;
 
 use super::World;
-use super::disk::Disk;
 use super::event::Event;
+use crate::faults::Lack;
 use crate::network::{Channel, Link};
 use crate::stage::Input;
 use crate::units::MS;
 
 /// How long it takes to sync, at most; one in a hundred takes thirty times as long.
 const SYNC: Nanos = 2 * MS;
+/// One sync in so many needs the journal's next file.
+const NEW_FILE_ONE_IN: u64 = 4;
 
 impl<L: Library> World<L> {
     /// Has a disk bring down what was written, unless it is at it already.
@@ -25,10 +27,41 @@ impl<L: Library> World<L> {
             // What is written waits; when there is room, somebody says so.
             return;
         }
+        if let Some(lack) = node.disk.lacks
+            && self.disks.one_in(NEW_FILE_ONE_IN)
+        {
+            match lack {
+                Lack::Broken => {
+                    self.log.push((self.now, id, "the journal's next file cannot be opened".into()));
+                    self.kill(id);
+                    return self.start_later(id);
+                }
+                _ if counts_unopened() => node.disk.unopened = true,
+                Lack::Descriptors | Lack::Room => return self.stand(id),
+            }
+        }
+        let node = &mut self.nodes[id.0 as usize];
         node.disk.syncing = true;
         let slow = if self.disks.one_in(100) { 30 } else { 1 };
         let at = self.now + 1 + node.disk.slowness + self.disks.below(slow * SYNC);
         self.queue.push(at, Event::Synced { node: id, life, upto });
+    }
+
+    /// No file can be opened for what is to be brought down: it waits, and the replica is told as of a disk without room.
+    fn stand(&mut self, id: NodeId) {
+        self.nodes[id.0 as usize].disk.stands = true;
+        self.mark("syncs that waited for a file");
+        self.schedule(id, Channel::Control, self.now);
+    }
+
+    /// No file of a node's can be created or opened from now on, those that are open aside; or they can again.
+    pub fn fail_open(&mut self, id: NodeId, lack: Option<Lack>) {
+        let disk = &mut self.nodes[id.0 as usize].disk;
+        (disk.lacks, disk.stands) = (lack, disk.stands && lack.is_some());
+        self.schedule(id, Channel::Control, self.now);
+        if self.is_up(id) {
+            self.sync(id);
+        }
     }
 
     /// It has.
@@ -49,7 +82,7 @@ impl<L: Library> World<L> {
             return self.kill(id);
         }
         let moved = node.disk.take_position(upto, workers);
-        if fails {
+        if fails || std::mem::take(&mut node.disk.unopened) {
             node.disk.lose(synced_before..upto);
         }
         for (at, position) in moved.into_iter().enumerate() {
@@ -145,10 +178,7 @@ impl<L: Library> World<L> {
     /// Ends a process, and its disk with it.
     pub fn wipe(&mut self, id: NodeId) {
         self.kill(id);
-        let disk = &mut self.nodes[id.0 as usize].disk;
-        let hung = disk.hung;
-        *disk = Disk::default();
-        disk.hung = hung;
+        self.nodes[id.0 as usize].disk.empty();
     }
 
     /// A node's disk turned out to be stale.
@@ -197,7 +227,7 @@ impl<L: Library> World<L> {
     /// Whether there is something on a node's disk that a crash leaves there, and it is not a copy of what was there before.
     pub fn has_its_disk(&self, id: NodeId) -> bool {
         let disk = &self.nodes[id.0 as usize].disk;
-        disk.synced > 0 && !disk.is_older
+        disk.synced > 0 && !disk.is_older && self.disk_leads(id)
     }
 
     /// Power fails everywhere at once.
@@ -214,5 +244,16 @@ fn ignores_failed_syncs() -> bool {
 
 #[cfg(not(feature = "planted"))]
 fn ignores_failed_syncs() -> bool {
+    false
+}
+
+/// Whether a host takes for synced what it had no file to write to: never.
+#[cfg(feature = "planted")]
+fn counts_unopened() -> bool {
+    highwater_core::planted::on(&highwater_engines::planted::UnopenedCounts)
+}
+
+#[cfg(not(feature = "planted"))]
+fn counts_unopened() -> bool {
     false
 }

@@ -245,7 +245,7 @@ impl<W: Write> Session<W> {
         let t1 = (status != Status::Info).then(monotonic_ns);
         let snap = self.setup.asks.is_of_the_past();
         let since = self.fresh.since(began).filter(|_| snap);
-        let txn = Txn { process: self.process, t0: began, t1, status, ops, snap, since };
+        let txn = Txn { process: self.process, t0: began, t1, status, ops, snap, since, place: None };
         self.history.write(&self.keys.keys, &txn)?;
         if status == Status::Info {
             self.process += self.setup.of;

@@ -138,7 +138,9 @@ impl RolisController {
     /// no request is taken.
     pub(super) fn abandon(&mut self, now: Nanos, why: &str) {
         self.desk.note(format!("giving up the lead: {why}"));
-        self.desk.shared.no_quorum.store(true, Ordering::Relaxed);
+        // Invariant: whoever gives its lead up takes nothing more before it leads again.
+        self.desk.shared.no_quorum.store(hooks::stops_taking(), Ordering::Relaxed);
+        hooks::gives_up();
         self.leadership.stop_taking_over();
         self.end_lead(now);
         self.admission.end();

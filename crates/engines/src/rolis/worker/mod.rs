@@ -328,6 +328,7 @@ impl Worker for RolisWorker {
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
         ABILITIES.admit(&request)?;
         self.ready()?;
+        hooks::takes();
         let stream = (&self.stream, self.replay.scan());
         self.lead.submit(now, request, &self.context, (&mut self.occ, &self.feed), stream)
     }
