@@ -87,7 +87,8 @@ pub trait Transaction {
     where
         F: FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 
-    /// The commit timestamp of what `get` would see ([`Timestamp::ZERO`] if the key never existed). For WATCH.
+    /// The commit timestamp of what `get` would see. Of a key that does not exist: when it was deleted last, or later; it grows if the key is written
+    /// and deleted again, and else only with a delete of one of few other keys. [`Timestamp::ZERO`]: no delete is known. For WATCH.
     fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort>;
 
     /// Says that the procedure goes on, though it touches no row that it has not touched: whoever watches its worker would take

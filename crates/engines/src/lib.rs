@@ -56,6 +56,8 @@ pub mod sessions;
 #[cfg(not(loom))]
 mod shares;
 mod sync;
+#[cfg(not(loom))]
+mod witness;
 
 /// What the threads of a replica share and loom can explore: whatever needs no store (see `core::sync`).
 #[cfg(loom)]

@@ -31,6 +31,18 @@ highwater_core::bugs! {
         shows: Outrun,
         within: 2000,
     }
+    StaleDiskVotes = "stale-disk-votes" {
+        mistake: "a node is believed that comes back with a disk older than what it told",
+        breaks: "what it once accepted is lost with the only other node that has it",
+        shows: Restored,
+        within: 2000,
+    }
+    UnheardStartsCount = "unheard-starts-count" {
+        mistake: "a disk is judged by how often it was started and how much is on it, not by which starts those were",
+        breaks: "an older copy passes once it was started without being heard, and votes without what it accepted",
+        shows: Unheard,
+        within: 2000,
+    }
     ClusterIdKept = "cluster-id-kept" {
         mistake: "a cluster that begins from the disks of another one keeps its id",
         breaks: "nodes of the old one that come back take part in the new one",

@@ -383,3 +383,54 @@ fn who_does_not_read_is_disconnected() {
     println!("{gone} after {asked} times many questions and {:?}", began.elapsed());
     assert_eq!(get(&node, b"ready"), 1);
 }
+
+fn answer(client: &mut BufReader<TcpStream>, words: &[&[u8]], lines: usize) -> String {
+    client.get_mut().write_all(&command(words)).unwrap();
+    let mut text = String::new();
+    (0..lines).for_each(|_| _ = client.read_line(&mut text).unwrap());
+    text
+}
+
+/// Whoever waits at one replica for what another one was asked to write hears of it when it takes effect. It looked for it fifty times a second, each
+/// time in a transaction that all replicas validated.
+#[test]
+fn who_waits_for_data_is_woken_by_what_another_replica_was_asked_for() {
+    /// It looks by itself after 5 s.
+    const WOKEN: Duration = Duration::from_millis(2500);
+    let (_config, nodes) = cluster(3, "meerkat");
+    let at = |id: usize| BufReader::new(resp_client(nodes[id].as_ref().unwrap().resp_address()));
+    let began = Instant::now();
+    for id in 0..3 {
+        while !answer(&mut at(id), &[b"SET", b"ready", b"1"], 1).starts_with("+OK") {
+            assert!(began.elapsed() < PATIENCE, "replica {id} does not serve");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let mut waits: Vec<_> = (0..4).map(|_| at(0)).collect();
+    for (number, client) in waits.iter_mut().enumerate() {
+        let key = format!("queue:{number}");
+        client.get_mut().write_all(&command(&[b"BLPOP", key.as_bytes(), b"0"])).unwrap();
+    }
+    let mut info = at(0);
+    loop {
+        info.get_mut().write_all(&command(&[b"INFO", b"clients"])).unwrap();
+        let mut head = String::new();
+        info.read_line(&mut head).unwrap();
+        let mut body = vec![0; head.trim()[1..].parse::<usize>().unwrap() + 2];
+        info.read_exact(&mut body).unwrap();
+        if String::from_utf8(body).unwrap().contains("blocked_clients:4") {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "four wait");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for (number, client) in waits.iter_mut().enumerate() {
+        let key = format!("queue:{number}");
+        let pushed = Instant::now();
+        assert_eq!(answer(&mut at(1 + number % 2), &[b"RPUSH", key.as_bytes(), b"x"], 1), ":1\r\n");
+        let mut text = String::new();
+        (0..5).for_each(|_| _ = client.read_line(&mut text).unwrap());
+        assert_eq!(text, format!("*2\r\n${}\r\n{key}\r\n$1\r\nx\r\n", key.len()));
+        assert!(pushed.elapsed() < WOKEN, "{number}: after {:?}", pushed.elapsed());
+    }
+}

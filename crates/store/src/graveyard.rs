@@ -92,7 +92,10 @@ impl Graveyard {
             && let Some(grave) = self.next(floor)
         {
             budget -= 1;
-            grave.key.with(|key| told(grave.table, key, grave.ts));
+            grave.key.with(|key| {
+                store.gone.note(grave.table, key, grave.ts);
+                told(grave.table, key, grave.ts);
+            });
             if unlink(store, &grave, &mut fingers[grave.table.0 as usize], heap) == Err(Busy) {
                 again.push(grave);
             }

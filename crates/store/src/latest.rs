@@ -70,6 +70,12 @@ impl Latest {
         Ok((Timestamp(word & TIMESTAMP), word & TIMESTAMP != 0 && word & TOMBSTONE == 0))
     }
 
+    /// Of a key that does not exist: no later than this it was deleted last, as far as this store remembers. It grows only with deletes, of this key or
+    /// of one that shares a slot with it.
+    pub fn gone(&self, table: TableId, key: &[u8]) -> Timestamp {
+        self.store.gone.latest(table, key)
+    }
+
     #[inline]
     fn look<const COPY: bool>(&mut self, table: TableId, key: &[u8]) -> Result<u64, Abort> {
         let index = self.store.table(table).ok_or(Abort::BadRequest)?;

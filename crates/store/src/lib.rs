@@ -3,6 +3,7 @@
 //!
 //! - [`word`] and `record`: what is stored, and how it is read without locks.
 //! - [`guard`] and `heap`: when and where memory is used again.
+//! - `gone`: when keys were deleted of which there is no trace.
 //! - `hash` and `tree`: the two indexes, each with versions that prove absence.
 //! - [`occ`]: transactions. [`applier`]: a follower's way to write. [`snapshot`]: its readers. [`latest`]: newest versions, for
 //!   who validates by timestamps. [`export`],
@@ -23,6 +24,8 @@ pub mod digest;
 pub mod export;
 #[cfg(not(loom))]
 pub mod exported;
+#[cfg(not(loom))]
+mod gone;
 #[cfg(not(loom))]
 mod grave;
 #[cfg(not(loom))]

@@ -262,6 +262,9 @@ impl Transaction for SnapshotTx {
     }
 
     fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort> {
-        Ok(Timestamp(unbroken(|| self.look(table, key))? & TIMESTAMP))
+        let word = unbroken(|| self.look(table, key))?;
+        let ts = Timestamp(word & TIMESTAMP);
+        let lives = ts > Timestamp::ZERO && word & TOMBSTONE == 0;
+        Ok(if lives { ts } else { ts.max(self.store.gone.latest(table, key)) })
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use highwater_core::{IndexKind, KeyKind, Schema, TableId, TableSpec, Timestamp, View};
 
+use crate::gone::Gone;
 use crate::grave::Grave;
 use crate::hash::Hash;
 use crate::heap::{self, Heap, Heaps, Memory, Provision, lock};
@@ -56,6 +57,8 @@ pub struct Store {
     /// The smallest timestamp among them, so that a worker sees without the lock that none is due.
     oldest_orphan: AtomicU64,
     pub(crate) snapshots: Snapshots,
+    /// What is known of tombstones that were unlinked.
+    pub(crate) gone: Gone,
 }
 
 impl Store {
@@ -71,6 +74,7 @@ impl Store {
             heaps,
             orphans: Mutex::new(BinaryHeap::new()),
             oldest_orphan: AtomicU64::new(u64::MAX),
+            gone: Gone::default(),
         })
     }
 
@@ -100,6 +104,11 @@ impl Store {
     pub fn provision(&self, limit: u64) -> Provision {
         let orphans = self.oldest_orphan.load(Ordering::Relaxed) != u64::MAX;
         self.heaps.provision(limit, orphans)
+    }
+
+    /// Whether there is a tombstone, or what an aborted insert left, that somebody has yet to unlink.
+    pub fn has_tombstones(&self) -> bool {
+        self.heaps.any_waiting() || self.oldest_orphan.load(Ordering::Relaxed) != u64::MAX
     }
 
     /// The account of the memory in use. Cheap enough for every few milliseconds.

@@ -70,7 +70,8 @@ pub struct Change {
 /// Set in the count of workers: a cut follows.
 const CUT: u16 = 1 << 15;
 
-fn put_members(out: &mut Vec<u8>, members: &[(NodeId, Incarnation)]) {
+/// `count u8, each: node u8, life u64`.
+pub fn put_members(out: &mut Vec<u8>, members: &[(NodeId, Incarnation)]) {
     out.push(members.len() as u8);
     for (node, life) in members {
         out.push(node.0);
@@ -78,7 +79,8 @@ fn put_members(out: &mut Vec<u8>, members: &[(NodeId, Incarnation)]) {
     }
 }
 
-fn take_members(reader: &mut Reader<'_>) -> Result<Vec<(NodeId, Incarnation)>, Malformed> {
+/// Reads what [`put_members`] wrote.
+pub fn take_members(reader: &mut Reader<'_>) -> Result<Vec<(NodeId, Incarnation)>, Malformed> {
     let count = reader.u8()?;
     (0..count).map(|_| Ok((NodeId(reader.u8()?), Incarnation(reader.u64()?)))).collect()
 }

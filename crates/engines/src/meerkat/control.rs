@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Epoch, NodeId, Timestamp};
+use highwater_core::{Epoch, Incarnation, NodeId, Timestamp};
 
-use super::change::{Change, put_records, take_records};
+use super::change::{Change, put_members, put_records, take_members, take_records};
 use super::record::Told;
+use crate::witness::{DiskWord, Met};
 
 /// An attempt to decide a change of epoch: numbers grow, nodes tell two of one number apart. (The paper names one recovery coordinator
 /// for each epoch, and does not say how its successor learns what it has decided.)
@@ -47,6 +48,10 @@ impl Standing {
         Standing::Ready,
         Standing::Voting,
     ];
+
+    fn of(byte: u8) -> Result<Standing, Malformed> {
+        Standing::ALL.get(usize::from(byte)).copied().ok_or(Malformed("standing"))
+    }
 }
 
 /// Said at every heartbeat.
@@ -113,6 +118,8 @@ pub enum Control {
         records: Arc<Vec<Vec<Told>>>,
         /// Whether that is all.
         memory: Memory,
+        /// How the sender stands: its last beat may be of before it crashed.
+        standing: Standing,
     },
     /// A later attempt was promised.
     Refuse {
@@ -183,6 +190,21 @@ pub enum Control {
     CopyGrant {
         /// As asked.
         copy: u64,
+        /// What the donor has heard of all disks.
+        met: Vec<Met>,
+    },
+    /// How the sender's disk is.
+    Disk(DiskWord),
+    /// What a voter knows of that disk.
+    Judged {
+        /// The start that was told.
+        start: u64,
+        /// The disk is older than what was told of it.
+        stale: bool,
+        /// The last epoch that the sender has begun.
+        epoch: Epoch,
+        /// Who votes in it.
+        voters: Vec<(NodeId, Incarnation)>,
     },
 }
 
@@ -215,7 +237,7 @@ impl Control {
                 out.extend_from_slice(&epoch.0.to_le_bytes());
                 put_round(out, *round);
             }
-            Control::Promise { epoch, round, accepted, latest, records, memory } => {
+            Control::Promise { epoch, round, accepted, latest, records, memory, standing } => {
                 out.push(3);
                 out.extend_from_slice(&epoch.0.to_le_bytes());
                 put_round(out, *round);
@@ -232,6 +254,7 @@ impl Control {
                             .for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
                     }
                 }
+                out.push(*standing as u8);
                 out.push(accepted.is_some().into());
                 if let Some((round, change)) = accepted {
                     put_round(out, *round);
@@ -284,9 +307,22 @@ impl Control {
                 out.extend_from_slice(&copy.to_le_bytes());
                 out.extend_from_slice(&epoch.0.to_le_bytes());
             }
-            Control::CopyGrant { copy } => {
+            Control::CopyGrant { copy, met } => {
                 out.push(9);
                 out.extend_from_slice(&copy.to_le_bytes());
+                out.extend_from_slice(&(met.len() as u32).to_le_bytes());
+                met.iter().for_each(|met| met.encode(out));
+            }
+            Control::Disk(word) => {
+                out.push(14);
+                word.encode(out);
+            }
+            Control::Judged { start, stale, epoch, voters } => {
+                out.push(15);
+                out.extend_from_slice(&start.to_le_bytes());
+                out.push((*stale).into());
+                out.extend_from_slice(&epoch.0.to_le_bytes());
+                put_members(out, voters);
             }
         }
     }
@@ -297,7 +333,7 @@ impl Control {
         let message = match reader.u8()? {
             1 => {
                 let (epoch, standing) = (Epoch(reader.u64()?), reader.u8()?);
-                let standing = *Standing::ALL.get(standing as usize).ok_or(Malformed("standing"))?;
+                let standing = Standing::of(standing)?;
                 let (hears, room) = (reader.u32()?, reader.u64()?);
                 let (low, clock) = (reader.u8()? != 0, Timestamp(reader.u64()?));
                 Control::Beat(Beat { epoch, standing, hears, room, low, clock })
@@ -317,11 +353,13 @@ impl Control {
                     }
                     _ => return Err(Malformed("memory")),
                 };
+                let standing = Standing::of(reader.u8()?)?;
                 let accepted = match reader.u8()? {
                     0 => None,
                     _ => Some((take_round(reader)?, Arc::new(Change::decode(whole, reader)?))),
                 };
-                Control::Promise { epoch, round, accepted, latest, records: Arc::new(records), memory }
+                let records = Arc::new(records);
+                Control::Promise { epoch, round, accepted, latest, records, memory, standing }
             }
             4 => Control::Refuse { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
             5 => {
@@ -331,7 +369,11 @@ impl Control {
             6 => Control::Accepted { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
             7 => Control::Decided { change: Arc::new(Change::decode(whole, reader)?) },
             8 => Control::CopyRequest { copy: reader.u64()?, epoch: Epoch(reader.u64()?) },
-            9 => Control::CopyGrant { copy: reader.u64()? },
+            9 => {
+                let (copy, count) = (reader.u64()?, reader.u32()?);
+                let met = (0..count).map(|_| Met::decode(reader)).collect::<Result<_, _>>()?;
+                Control::CopyGrant { copy, met }
+            }
             10 => {
                 let (epoch, round) = (Epoch(reader.u64()?), take_round(reader)?);
                 let count = reader.u32()?;
@@ -345,6 +387,12 @@ impl Control {
             }
             12 => Control::Lack { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
             13 => Control::Chosen { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
+            14 => Control::Disk(DiskWord::decode(reader)?),
+            15 => {
+                let (start, stale) = (reader.u64()?, reader.u8()? != 0);
+                let (epoch, voters) = (Epoch(reader.u64()?), take_members(reader)?);
+                Control::Judged { start, stale, epoch, voters }
+            }
             _ => return Err(Malformed("control tag")),
         };
         if reader.is_empty() { Ok(message) } else { Err(Malformed("control length")) }
@@ -366,6 +414,8 @@ impl Control {
             Control::Decided { .. } => "decided",
             Control::CopyRequest { .. } => "copy request",
             Control::CopyGrant { .. } => "copy grant",
+            Control::Disk(_) => "disk",
+            Control::Judged { .. } => "judged",
         }
     }
 }
@@ -436,7 +486,8 @@ impl Assembly {
 
 #[cfg(test)]
 mod tests {
-    use highwater_core::Incarnation;
+    use highwater_consensus::Voter;
+    use highwater_core::evidence::{Known, Start, Starts};
 
     use super::*;
     use crate::meerkat::change::{Ended, Members};
@@ -445,6 +496,11 @@ mod tests {
         let ended = vec![vec![Ended { ts: Timestamp(5), commit: false, payload: None }], vec![]];
         let members = Members { voters: vec![(NodeId(1), Incarnation(2))], ..Members::default() };
         Arc::new(Change { epoch: Epoch(3), base: Timestamp(9), members, ended, cut: Some(Timestamp(8)) })
+    }
+
+    fn met() -> Met {
+        let voter = Voter { node: NodeId(2), incarnation: Incarnation(7) };
+        Met { voter, known: Known { start: 3, generation: 4, synced: 5 } }
     }
 
     fn every() -> Vec<Control> {
@@ -460,6 +516,7 @@ mod tests {
                 latest: Timestamp(8),
                 records: records.clone(),
                 memory: Memory::Forgot(None),
+                standing: Standing::Outside,
             },
             Control::Promise {
                 epoch,
@@ -468,6 +525,7 @@ mod tests {
                 latest: Timestamp(8),
                 records: records.clone(),
                 memory: Memory::Forgot(Some(Rest { began: Epoch(2), to: Timestamp(7), from: Timestamp(3) })),
+                standing: Standing::Outside,
             },
             Control::Promise {
                 epoch,
@@ -476,6 +534,7 @@ mod tests {
                 latest: Timestamp(8),
                 records,
                 memory: Memory::Whole,
+                standing: Standing::Voting,
             },
             Control::Refuse { epoch, round },
             Control::Accept { round, change: change() },
@@ -486,7 +545,12 @@ mod tests {
             Control::Chosen { epoch, round },
             Control::Decided { change: change() },
             Control::CopyRequest { copy: 77, epoch },
-            Control::CopyGrant { copy: 77 },
+            Control::CopyGrant { copy: 77, met: vec![met()] },
+            Control::Disk(DiskWord {
+                starts: Arc::new(Starts::new(9, vec![Start { number: 5, had: 6 }])),
+                synced: 7,
+            }),
+            Control::Judged { start: 5, stale: true, epoch, voters: vec![(NodeId(1), Incarnation(2))] },
         ];
         let beat = |standing| {
             Control::Beat(Beat { epoch, standing, hears: 5, room: 99, low: true, clock: Timestamp(77) })
@@ -527,6 +591,7 @@ mod tests {
             latest: Timestamp(8),
             records,
             memory: Memory::Whole,
+            standing: Standing::Voting,
         };
         let mut all = pieces(&message, 5);
         assert!(all.len() > 2);

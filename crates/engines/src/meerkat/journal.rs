@@ -36,6 +36,7 @@
 //! 9 closed    ts u64
 //! 10 paused   epoch u64
 //! 11 began, cut   as began, and ts u64 behind afresh
+//! 12 met      a life of a node, and what was heard of its disk
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
@@ -51,6 +52,7 @@ use super::message::Message;
 use super::record::Told;
 use super::shared::Report;
 use crate::seam::{ClientId, LogPosition, Nanos};
+use crate::witness::Met;
 
 /// What a controller must not forget.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +65,8 @@ pub enum Kept {
     Decided(Arc<Change>),
     /// The same, and this replica had not installed what came before: its store and records are no good.
     Left(Arc<Change>),
+    /// Another node was met, and told of its disk.
+    Met(Met),
 }
 
 /// A record on disk.
@@ -142,6 +146,10 @@ impl Record {
                 out.push(7);
                 change.encode(&mut out);
             }
+            Record::Kept(Kept::Met(met)) => {
+                out.push(12);
+                met.encode(&mut out);
+            }
         }
         out.into()
     }
@@ -174,6 +182,7 @@ impl Record {
             }
             6 => Record::Kept(Kept::Decided(Arc::new(Change::decode(whole, reader)?))),
             7 => Record::Kept(Kept::Left(Arc::new(Change::decode(whole, reader)?))),
+            12 => Record::Kept(Kept::Met(Met::decode(reader)?)),
             _ => return Err(Malformed("tag of a record")),
         };
         if reader.is_empty() { Ok(record) } else { Err(Malformed("length of a record")) }
@@ -206,16 +215,19 @@ pub struct Remembered {
     pub accepted: Option<(Round, Arc<Change>)>,
     /// What was written is not all of a state: a copy was not complete.
     pub lost: bool,
-    /// There was something on the disk.
+    /// There was something on the disk that others may count on.
     pub any: bool,
+    /// What was heard of others' disks.
+    pub met: Vec<Met>,
 }
 
 impl Remembered {
     /// The next record, in the order of writing.
     pub fn add(&mut self, kept: Kept) {
-        self.any = true;
+        self.any |= !matches!(kept, Kept::Met(_));
         self.lost |= matches!(kept, Kept::Left(_));
         match kept {
+            Kept::Met(met) => self.met.push(met),
             Kept::Promised(epoch, round) => {
                 self.promised = self.promised.max(Some((epoch, round)));
             }
@@ -375,7 +387,9 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
+    use highwater_consensus::Voter;
     use highwater_core::Incarnation;
+    use highwater_core::evidence::Known;
 
     use super::*;
     use crate::meerkat::change::Members;
@@ -386,6 +400,11 @@ mod tests {
         let members = Members { voters: vec![(NodeId(1), Incarnation(7))], ..Members::default() };
         let ended = vec![vec![ended()], Vec::new()];
         Arc::new(Change { epoch: Epoch(epoch), base: Timestamp(99), members, ended, cut: None })
+    }
+
+    fn met() -> Met {
+        let voter = Voter { node: NodeId(2), incarnation: Incarnation(7) };
+        Met { voter, known: Known { start: 3, generation: 4, synced: 5 } }
     }
 
     fn ended() -> Ended {
@@ -412,6 +431,7 @@ mod tests {
             Record::Kept(Kept::Accepted(round, change(4))),
             Record::Kept(Kept::Decided(change(4))),
             Record::Kept(Kept::Left(change(5))),
+            Record::Kept(Kept::Met(met())),
         ];
         for record in all {
             let bytes = record.encode();
@@ -471,5 +491,8 @@ mod tests {
         remembered.add(Kept::Left(change(6)));
         assert_eq!(remembered.decided.iter().map(|change| change.epoch.0).collect::<Vec<_>>(), [3, 6]);
         assert!(remembered.lost);
+        let mut heard = Remembered::default();
+        heard.add(Kept::Met(met()));
+        assert!(!heard.any && heard.met == [met()], "nobody counts on what was heard");
     }
 }

@@ -110,6 +110,7 @@ const ABILITIES: Abilities = Abilities {
     sessions: true,
     durable: true,
     disks_behind: true,
+    knows_old_disks: true,
     leaderless: true,
     client_coordinators: true,
     ..Abilities::NONE

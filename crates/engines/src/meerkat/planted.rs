@@ -103,6 +103,18 @@ highwater_core::bugs! {
         shows: Nameless,
         within: 2000,
     }
+    OldDiskVotes = "old-disk-votes" {
+        mistake: "a replica that comes back with its disk takes part whatever others say of that disk",
+        breaks: "a copy that is older lacks votes and outcomes that others count on, and what was over everywhere",
+        shows: Restored,
+        within: 2000,
+    }
+    IdleIsLeftAlone = "idle-is-left-alone" {
+        mistake: "who waits for everything to be over does not ask those who have nothing to do how far they are",
+        breaks: "tombstones stay for as long as one worker's number is idle everywhere",
+        shows: Any,
+        within: 2000,
+    }
     HomeProposes = "home-proposes" {
         mistake: "a home ends the stamp of a client that is gone by a proposal of its own in view 0",
         breaks: "two proposals of one view: the client's may be decided, too",

@@ -538,8 +538,11 @@ impl<S: Source> Transaction for MeerkatTx<S> {
     }
 
     fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort> {
-        let (at, _) = unbroken(|| self.look(table, key, false))?;
-        Ok(self.touched[at].read.unwrap_or(Timestamp::ZERO))
+        let (at, live) = unbroken(|| self.look(table, key, false))?;
+        let (read, own) =
+            (self.touched[at].read.unwrap_or(Timestamp::ZERO), self.touched[at].write.is_some());
+        // Tombstones go at each replica in its own time.
+        Ok(if live || own { read } else { read.max(self.latest.gone(table, key)) })
     }
 }
 

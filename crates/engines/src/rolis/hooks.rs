@@ -447,13 +447,3 @@ pub fn checkpoint_keeps_tombstones() -> bool {
 pub fn recovery_points_every(bytes: u64) -> u64 {
     if hooks::simulated() { 1000 } else { bytes }
 }
-
-/// Whether a disk is judged by how often it was started, and how much is on it now: never by that alone, where its starts are told.
-pub fn counts_starts_only() -> bool {
-    planted!(rolis::UnheardStartsCount)
-}
-
-/// Whether a node is believed that comes back with a disk older than what it told: never.
-pub fn believes_old_disks() -> bool {
-    planted!(rolis::StaleDiskVotes)
-}

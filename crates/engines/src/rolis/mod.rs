@@ -107,7 +107,6 @@ mod stores;
 mod takeover;
 pub mod watermark;
 pub mod wire;
-mod witness;
 mod worker;
 
 use std::sync::Arc;

@@ -181,18 +181,6 @@ highwater_core::bugs! {
         shows: Unpowered,
         within: 2000,
     }
-    StaleDiskVotes = "stale-disk-votes" {
-        mistake: "a node is believed that comes back with a disk older than what it told",
-        breaks: "what it once accepted is lost with the only other node that has it",
-        shows: Restored,
-        within: 2000,
-    }
-    UnheardStartsCount = "unheard-starts-count" {
-        mistake: "a disk is judged by how often it was started and how much is on it, not by which starts those were",
-        breaks: "an older copy passes once it was started without being heard, and votes without what it accepted",
-        shows: Unheard,
-        within: 2000,
-    }
     LevelRaisedEarly = "level-raised-early" {
         mistake: "a leader raises the level in use once a majority of the members can read it",
         breaks: "a member that runs an older build is cut off for good: nobody may send it anything any more",

@@ -65,6 +65,12 @@ pub trait Worker: Send {
     /// Begins with [`Abilities::admit`](crate::Abilities::admit), as [`submit_snapshot`](Worker::submit_snapshot) does.
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal>;
 
+    /// Whether [`Outbox::written`] is to name the rows that take effect here from now on, whichever replica was asked to write them. Nothing to do for an
+    /// engine that does not [let every replica write](crate::Abilities::leaderless).
+    fn tell_writes(&mut self, tells: bool) {
+        let _ = tells;
+    }
+
     /// Bytes of replies that are executed and not released. What a [`submit`](Worker::submit) adds to it is the length of
     /// that request's reply, unless it was put off: so a host knows what it will have to hold before it is released.
     fn unreleased_reply_bytes(&self) -> usize {

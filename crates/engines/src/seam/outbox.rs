@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use highwater_core::{NodeId, Outcome, Timestamp};
+use highwater_core::{NodeId, Outcome, TableId, Timestamp};
 
 use super::request::{ClientId, Token};
 
@@ -84,6 +84,8 @@ pub struct Outbox {
     pub reply_bytes: Vec<u8>,
     /// To clients that coordinate their transactions themselves, in order; to those that are gone it is lost.
     pub to_clients: Vec<(ClientId, Bytes)>,
+    /// Rows that took effect here, by table and key, deleted ones among them; while [`Worker::tell_writes`](super::Worker::tell_writes) wants them.
+    pub written: Vec<(TableId, Box<[u8]>)>,
     /// Other workers of this replica may be able to go on.
     pub wake_workers: bool,
     /// The controller has a report waiting.
@@ -126,6 +128,7 @@ impl Outbox {
         self.writes.clear();
         self.to_clients.clear();
         self.replies.clear();
+        self.written.clear();
         self.reply_bytes.clear();
         // A turn may have released one reply of any size.
         self.reply_bytes.shrink_to(2 * RELEASE_BYTES);

@@ -22,7 +22,7 @@ use super::keys::KEY_LISTENER;
 use super::on_ring::watch;
 use super::rationing::recount;
 use super::users::{Gate, Gatekeeper};
-use super::waiters::{LOOK_OFTEN, LOOK_SELDOM, Waiters};
+use super::waiters::{LOOK_SELDOM, Waiters};
 use super::watch::Watch;
 use crate::acceptor::Acceptor;
 use crate::clock::unix_ms;
@@ -92,6 +92,8 @@ pub struct Clients {
     pub(super) busy_since: Option<Nanos>,
     pub(super) beside_at: Option<Nanos>,
     pub(super) waiters: Waiters,
+    /// The engine names what takes effect here, for somebody waits for it.
+    pub(super) hears_writes: bool,
     /// The pause that was seen last, and when it is over.
     pub(super) pause: Pause,
     pub(super) resumes_at: Option<Nanos>,
@@ -146,7 +148,8 @@ impl Clients {
         Ok(Clients {
             worker,
             acceptor: Some(Acceptor::new(listener, KEY_LISTENER, "clients", poller)?),
-            waiters: Waiters::new(if door.leaderless { LOOK_OFTEN } else { LOOK_SELDOM }),
+            waiters: Waiters::new(LOOK_SELDOM),
+            hears_writes: false,
             door,
             watch,
             rules,

@@ -380,6 +380,9 @@ impl WorkerThread {
         for (client, message) in &out.to_clients {
             self.coordinators.tell(*client, message);
         }
+        if let Some(tells) = self.clients.take_written(&out.written) {
+            self.engine.tell_writes(tells);
+        }
         if out.wake_workers {
             let others = self.shared.workers.iter().enumerate().filter(|(at, _)| *at != self.index);
             others.for_each(|(_, other)| other.waker.wake());

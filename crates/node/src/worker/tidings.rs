@@ -1,7 +1,9 @@
 //! What a worker's clients are told from elsewhere: that their user is gone, what other clients order, that a pause is over, that there may be data that
 //! they wait for, here or at the leader.
 
-use highwater_core::NodeId;
+use std::sync::atomic::{Ordering, fence};
+
+use highwater_core::{NodeId, TableId};
 use highwater_engines::{Nanos, Refusal};
 
 use super::clients::{Clients, Slot, mark};
@@ -9,6 +11,7 @@ use super::forward::Upstream;
 use super::waiters::Woken;
 use crate::clock::unix_ms;
 use crate::resp::clients::Order;
+use crate::resp::keyspace::KEYSPACE;
 use crate::resp::subscriptions::SWITCHED;
 use crate::resp::waiting::of_guest;
 
@@ -101,6 +104,30 @@ impl Clients {
         }
         let woken = self.waiters.wake(own, now);
         self.have_look(&woken);
+    }
+
+    /// Where every replica takes writes: wakes those who wait for a row that took effect here, whoever was asked to write it. Whether the engine is to name
+    /// such rows from now on, if that is news.
+    ///
+    /// A client gets in line and then looks. What took effect before it stood there may not have been named, and may have come behind its look: so
+    /// all look once when the naming begins.
+    pub fn take_written(&mut self, written: &[(TableId, Box<[u8]>)]) -> Option<bool> {
+        if !self.door.leaderless {
+            return None;
+        }
+        // What took effect is written before it is looked whether anybody waits; pairs with the count in `Waiting::enter`, which is written before
+        // the look.
+        fence(Ordering::SeqCst);
+        let any = self.door.waiting.is_any();
+        if any {
+            let rows = written.iter().filter(|(table, _)| *table == KEYSPACE);
+            self.door.waiting.wake(rows.map(|(_, key)| &**key));
+        }
+        let news = std::mem::replace(&mut self.hears_writes, any) != any;
+        if news && any {
+            self.door.waiting.wake_all();
+        }
+        news.then_some(any)
     }
 
     /// There may be something for this client, if it still waits for data.

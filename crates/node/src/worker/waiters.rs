@@ -1,7 +1,7 @@
 //! Clients of one worker that wait for data: when each is to look again, or to give up. It knows no socket and no clock.
 //!
 //! Who may look is told by [`Waiting`](crate::resp::Waiting); here is what else has a client look: its time is over, its replica serves no
-//! more, or it has not looked for long.
+//! more, or it has not looked for long. (With an engine without a leader the engine says what others wrote: `Clients::take_written`.)
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,6 @@ use crate::resp::connection::place::Waits;
 
 /// A client that waits for data looks by itself as often: should anything have been missed, it waits no longer.
 pub const LOOK_SELDOM: Nanos = 5_000_000_000;
-/// The same where others take writes, too, of which this node does not hear in time.
-pub const LOOK_OFTEN: Nanos = 20_000_000;
 const NS_PER_MS: Nanos = 1_000_000;
 
 /// See the module.

@@ -149,7 +149,7 @@ impl Heaps {
     }
 
     /// Whether some worker is to unlink tombstones.
-    pub(super) fn any_waiting(&self) -> bool {
+    pub(crate) fn any_waiting(&self) -> bool {
         lock(&self.counters).iter().any(|each| each.waiting.load(Ordering::Relaxed) > 0)
     }
 

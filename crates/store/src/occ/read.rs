@@ -224,12 +224,16 @@ impl Transaction for Occ {
 
     fn version(&mut self, table: TableId, key: &[u8]) -> Result<Timestamp, Abort> {
         unbroken(|| {
-            Ok(match self.look::<false>(table, key)? {
+            let looked = self.look::<false>(table, key)?;
+            Ok(match looked {
                 Looked::Live(at) | Looked::Gone(at) => {
                     let seen = self.sets.accesses[at].seen.expect("it was just read");
-                    Timestamp(seen.word() & TIMESTAMP)
+                    let ts = Timestamp(seen.word() & TIMESTAMP);
+                    // A tombstone may be an aborted insert's, in the place of one that was unlinked.
+                    let gone = matches!(looked, Looked::Gone(_)).then(|| self.store.gone.latest(table, key));
+                    ts.max(gone.unwrap_or_default())
                 }
-                Looked::Absent => Timestamp::ZERO,
+                Looked::Absent => self.store.gone.latest(table, key),
                 // The version in front of this transaction's own write.
                 Looked::Own(write) => {
                     let access = self.sets.writes[write].access as usize;

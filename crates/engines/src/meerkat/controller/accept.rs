@@ -4,6 +4,7 @@
 //! - Who promised the next epoch does nothing more in this one: its workers have paused before the promise leaves.
 //! - Nothing of a change takes effect here before it is decided.
 //! - Who missed a change takes no part any more, until it has copied the state.
+//! - Who came back with its disk does none of it before others have said that it is the newest ([`evidence`](super::evidence)).
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -29,6 +30,9 @@ impl MeerkatController {
     fn may_answer(&mut self, from: NodeId, epoch: Epoch) -> bool {
         if epoch <= self.epoch {
             self.tell_decided(from, Epoch(epoch.0 - 1));
+            return false;
+        }
+        if !self.is_cleared() {
             return false;
         }
         let born = self.standing == Standing::Unborn || self.standing == Standing::Bearing;
@@ -85,8 +89,8 @@ impl MeerkatController {
     }
 
     /// Once all workers have paused.
-    fn promise(&mut self) {
-        let Some(paused) = &self.paused else { return };
+    pub(super) fn promise(&mut self) {
+        let Some(paused) = self.paused.as_ref().filter(|_| self.is_cleared()) else { return };
         let Some(records) = paused.whole.clone().filter(|_| self.promised.number > 0) else { return };
         let base = self.history.back().map_or(Timestamp::ZERO, |change| change.base);
         let (epoch, latest) = (paused.epoch, paused.latest.max(base));
@@ -94,9 +98,9 @@ impl MeerkatController {
         if self.epoch == Epoch(0) {
             self.standing = Standing::Bearing;
         }
-        let memory = self.forgot;
+        let (memory, standing) = (self.forgot, self.standing);
         let records = Arc::new(thin(&records));
-        let promise = Control::Promise { epoch, round, accepted, latest, records, memory };
+        let promise = Control::Promise { epoch, round, accepted, latest, records, memory, standing };
         self.keep_on_disk(Kept::Promised(epoch, round), After::Send(round.node, promise));
     }
 
@@ -156,7 +160,7 @@ impl MeerkatController {
     }
 
     pub(super) fn on_decided(&mut self, now: Nanos, change: &Arc<Change>) {
-        if change.epoch <= self.epoch {
+        if change.epoch <= self.epoch || !self.is_cleared() {
             return;
         }
         self.bar(now, change);

@@ -9,7 +9,7 @@ use super::MeerkatController;
 use super::forgot::choose;
 use super::thin::{Name, Payloads, fill, has, is_whole, thin_change};
 use crate::meerkat::change::{Change, Members};
-use crate::meerkat::control::{Control, Memory, Round};
+use crate::meerkat::control::{Control, Memory, Round, Standing};
 use crate::meerkat::facts::Asked;
 use crate::meerkat::merge::{Unclear, merge};
 use crate::meerkat::record::Told;
@@ -99,11 +99,15 @@ impl MeerkatController {
         from: NodeId,
         (epoch, round): (Epoch, Round),
         accepted: Option<(Round, Arc<Change>)>,
-        (latest, records, memory): (Timestamp, Arc<Vec<Vec<Told>>>, Memory),
+        (latest, records, memory, standing): (Timestamp, Arc<Vec<Vec<Told>>>, Memory, Standing),
     ) {
         let Some(life) = self.life_of(from).filter(|life| self.counts(from, *life)) else { return };
         if records.len() != self.shared.options.workers as usize {
             return;
+        }
+        // It counts as it stands now. What it said last may be of before it crashed, and its next beat is on its way.
+        if let Some(peer) = &mut self.peers[from.0 as usize] {
+            (peer.beat.epoch, peer.beat.standing) = (Epoch(epoch.0.saturating_sub(1)), standing);
         }
         let Some(attempt) = self.attempt.as_mut().filter(|own| (own.epoch, own.round) == (epoch, round))
         else {

@@ -13,6 +13,7 @@ use crate::copy::CopyName;
 use crate::meerkat::control::{Control, Standing};
 use crate::meerkat::shared::Command;
 use crate::seam::Nanos;
+use crate::witness::Met;
 
 /// How long a donor may take to answer, in timeouts.
 const PATIENCE: u64 = 4;
@@ -52,21 +53,23 @@ impl MeerkatController {
 
     /// A learner wants a copy of this node's store.
     pub(super) fn on_copy_request(&mut self, from: NodeId, copy: u64, epoch: Epoch) {
-        if self.standing != Standing::Voting || self.epoch < epoch || self.installing > 0 {
+        let complete = self.standing == Standing::Voting && self.is_cleared();
+        if !complete || self.epoch < epoch || self.installing > 0 {
             return;
         }
         // In front of the grant: the workers know before they are asked.
         self.command(|| Command::Announce(CopyName { receiver: from, copy }));
-        self.send(from, Control::CopyGrant { copy });
+        self.send(from, Control::CopyGrant { copy, met: self.evidence.met() });
     }
 
-    pub(super) fn on_copy_grant(&mut self, now: Nanos, from: NodeId, copy: u64) {
+    pub(super) fn on_copy_grant(&mut self, now: Nanos, from: NodeId, copy: u64, met: Vec<Met>) {
         let Some(copying) = self.copying.as_mut().filter(|own| (own.donor, own.copy) == (from, copy)) else {
             return;
         };
         if !std::mem::replace(&mut copying.granted, true) {
             copying.asked = now;
             self.command(|| Command::Expect { donor: from, copy });
+            self.learn_met(met);
         }
     }
 

@@ -77,6 +77,9 @@ impl MeerkatController {
         if let Some(why) = self.attempt.as_ref().and_then(Attempt::unclear) {
             return Some(format!("a change of epoch waits for promises of more replicas: {why}"));
         }
+        if !self.is_cleared() {
+            return Some("waits for a majority to say that its disk is the newest that they know of".into());
+        }
         match self.standing {
             Standing::Outside if self.forgot != Memory::Whole => Some(
                 "may have forgotten what was last, and waits for a majority that has not, or for all voters"

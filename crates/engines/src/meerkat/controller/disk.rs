@@ -120,6 +120,7 @@ impl MeerkatController {
             all.push(Kept::Promised(self.epoch.next(), self.promised));
         }
         all.extend(self.accepted.clone().map(|(round, change)| Kept::Accepted(round, change)));
+        all.extend(self.evidence.met().into_iter().map(Kept::Met));
         all
     }
 
@@ -249,7 +250,16 @@ impl MeerkatController {
     pub(super) fn come_back(&mut self, now: Nanos) {
         let shared = self.shared.clone();
         let remembered = std::mem::take(&mut *shared.remembered.lock().expect("nobody panics with it"));
-        let Remembered { ends, from, decided, promised, accepted, lost, any } = remembered;
+        let any = remembered.any;
+        self.take_up(now, remembered);
+        if any {
+            self.be_judged();
+        }
+    }
+
+    fn take_up(&mut self, now: Nanos, remembered: Remembered) {
+        let Remembered { ends, from, decided, promised, accepted, lost, any, met } = remembered;
+        self.evidence.recall(met);
         let next = decided.last().map_or(Epoch(1), |change| change.epoch.next());
         self.promised =
             promised.filter(|(epoch, _)| *epoch == next).map_or(self.promised, |(_, round)| round);

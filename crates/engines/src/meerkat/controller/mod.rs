@@ -17,6 +17,7 @@
 //! | `reasons` | whether a change is wanted, and who takes part then |
 //! | `copies` | a learner's way to the state, and a donor's part in it |
 //! | `disk` | what is kept, checkpoints, coming back |
+//! | `evidence` | whether a disk that comes back is the newest that there was |
 //! | `forgot` | what is left when replicas forgot |
 //! | `thin` | what travels without what both sides have |
 //! | `describe` | statuses |
@@ -26,6 +27,7 @@ mod attempt;
 mod copies;
 mod describe;
 mod disk;
+mod evidence;
 mod forgot;
 mod reasons;
 #[cfg(test)]
@@ -52,6 +54,7 @@ use crate::seam::{CheckpointNews, ControlOutbox, Controller, DiskState, Nanos, N
 use attempt::Attempt;
 use copies::Copying;
 use disk::Keeping;
+use evidence::Evidence;
 use reasons::Barred;
 use thin::fill_change;
 
@@ -128,6 +131,7 @@ pub struct MeerkatController {
     copying: Option<Copying>,
     copies: u64,
     keeping: Keeping,
+    evidence: Evidence,
     next_beat: Nanos,
     /// When it had its first turn.
     woke: Option<Nanos>,
@@ -180,6 +184,7 @@ impl MeerkatController {
             copying: None,
             copies: 0,
             keeping: Keeping::default(),
+            evidence: Evidence::default(),
             next_beat: 0,
             woke: None,
             shown: Timestamp::ZERO,
@@ -397,8 +402,8 @@ impl MeerkatController {
                 }
             }
             Control::Prepare { epoch, round } => self.on_prepare(now, from, epoch, round),
-            Control::Promise { epoch, round, accepted, latest, records, memory } => {
-                self.on_promise(now, from, (epoch, round), accepted, (latest, records, memory));
+            Control::Promise { epoch, round, accepted, latest, records, memory, standing } => {
+                self.on_promise(now, from, (epoch, round), accepted, (latest, records, memory, standing));
             }
             Control::Refuse { epoch, round } => self.on_refuse(epoch, round),
             Control::Accept { round, change } => self.on_accept(now, from, round, change),
@@ -414,7 +419,11 @@ impl MeerkatController {
             Control::Lack { epoch, round } => self.on_lack(from, epoch, round),
             Control::Chosen { epoch, round } => self.on_chosen(now, from, epoch, round),
             Control::CopyRequest { copy, epoch } => self.on_copy_request(from, copy, epoch),
-            Control::CopyGrant { copy } => self.on_copy_grant(now, from, copy),
+            Control::CopyGrant { copy, met } => self.on_copy_grant(now, from, copy, met),
+            Control::Disk(word) => self.on_disk(from, &word),
+            Control::Judged { start, stale, epoch, voters } => {
+                self.on_judged(now, from, (start, stale), (epoch, voters));
+            }
         }
     }
 
@@ -455,7 +464,12 @@ impl MeerkatController {
 impl Controller for MeerkatController {
     fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation, _levels: Levels) {
         let Some(known) = self.peers.get_mut(peer.0 as usize) else { return };
-        let before = known.filter(|known| known.life == incarnation).unwrap_or_default();
+        let mut before = known.filter(|known| known.life == incarnation).unwrap_or_default();
+        // Whoever may have ended meanwhile says again that it has a copy.
+        before.beat.standing = match before.beat.standing {
+            Standing::Ready => Standing::Learning,
+            standing => standing,
+        };
         *known = Some(Peer {
             life: incarnation,
             connected: true,
@@ -466,6 +480,7 @@ impl Controller for MeerkatController {
         });
         self.assembly.forget(peer);
         self.next_beat = self.next_beat.min(now);
+        self.tell_disk(peer);
         self.ask(peer);
     }
 
@@ -511,11 +526,13 @@ impl Controller for MeerkatController {
         self.copy(now);
         self.keep_copied_state(now);
         self.beat(now);
+        self.tell_disk_now_and_then(now);
         self.pace();
         self.take_orders(&mut out.checkpoint);
         out.messages.append(&mut self.outbox);
         out.events.append(&mut self.events);
         out.wake_workers = std::mem::take(&mut self.wakes);
+        out.disk_is_stale |= self.evidence.is_stale();
         Next::At(self.next_beat)
     }
 

@@ -153,7 +153,7 @@ impl MeerkatController {
     /// Whether this node should do something about the epoch.
     pub(super) fn watch(&mut self, now: Nanos) {
         self.drive(now);
-        if self.attempt.is_some() {
+        if self.attempt.is_some() || !self.is_cleared() {
             return;
         }
         if self.epoch == Epoch(0) {

@@ -24,6 +24,12 @@ pub trait Source {
     /// As [`get`](Source::get).
     fn version(&mut self, table: TableId, key: &[u8]) -> Result<(Timestamp, bool), Abort>;
 
+    /// Of a key without a trace: no later than this it was deleted, as far as is known here.
+    fn gone(&self, table: TableId, key: &[u8]) -> Timestamp {
+        let _ = (table, key);
+        Timestamp::ZERO
+    }
+
     /// Visits the records of a range of an ordered table in order, tombstones included, until `visit` breaks.
     ///
     /// # Errors
@@ -50,6 +56,10 @@ impl Source for Latest {
     #[inline]
     fn version(&mut self, table: TableId, key: &[u8]) -> Result<(Timestamp, bool), Abort> {
         Latest::version(self, table, key)
+    }
+
+    fn gone(&self, table: TableId, key: &[u8]) -> Timestamp {
+        Latest::gone(self, table, key)
     }
 
     #[inline]

@@ -129,6 +129,9 @@ impl MeerkatWorker {
 
     /// Who has nothing to do does not say how far it is by itself.
     pub(super) fn ask_how_far(&mut self) {
+        if planted!(meerkat::IdleIsLeftAlone) {
+            return;
+        }
         let settles = self.settles.map(|(_, newest)| newest);
         let Some(ts) = settles.into_iter().chain(self.shared.awaited()).max() else { return };
         let Some(seat) = &self.seat else { return };
@@ -205,7 +208,7 @@ impl MeerkatWorker {
         let record =
             Record::decode(bytes).map_err(|why| format!("a record is none of Meerkat's: {why:?}"))?;
         let remembered = || self.shared.remembered.lock().expect("nobody panics with it");
-        remembered().any = true;
+        remembered().any |= !matches!(record, Record::Kept(Kept::Met(_)));
         // Not a time: an order.
         self.replayed += 1;
         let now = self.replayed;

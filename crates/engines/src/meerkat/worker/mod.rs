@@ -128,8 +128,10 @@ pub struct MeerkatWorker {
     pulse: (Nanos, Timestamp, bool),
     lead: Lead,
     post: Post,
-    /// Replies of this turn.
+    /// Replies of this turn, and what took effect in it.
     done: Outbox,
+    /// The host wants to hear what takes effect.
+    tells_writes: bool,
     reply: Vec<u8>,
     /// How long a round trip takes, about.
     round_trip: Nanos,
@@ -195,6 +197,7 @@ impl MeerkatWorker {
             lead: Lead::default(),
             post: Post::new(options.nodes),
             done: Outbox::default(),
+            tells_writes: false,
             reply: Vec::new(),
             round_trip: 100_000,
             answer_time: 100_000,
@@ -511,6 +514,10 @@ impl Worker for MeerkatWorker {
         Ok(Taken::PutOff)
     }
 
+    fn tell_writes(&mut self, tells: bool) {
+        self.tells_writes = tells;
+    }
+
     fn peer_up(&mut self, now: Nanos, peer: NodeId, incarnation: Incarnation, _levels: Levels) {
         if peer.0 >= self.shared.options.nodes {
             return;
@@ -616,6 +623,7 @@ impl Worker for MeerkatWorker {
             "an outbox is emptied between turns"
         );
         out.reply_bytes.append(&mut self.done.reply_bytes);
+        out.written.append(&mut self.done.written);
         if self.done.wake_controller {
             out.wake_controller = true;
         }

@@ -10,7 +10,7 @@ use crate::meerkat::facts::Ended;
 use crate::meerkat::journal::Waits;
 use crate::meerkat::message::{About, Message};
 use crate::meerkat::own::Vote;
-use crate::meerkat::payload::Payload;
+use crate::meerkat::payload::{Payload, with_key};
 use crate::meerkat::record::Told;
 use crate::meerkat::shared::Seat;
 use crate::meerkat::validate::unmark;
@@ -285,6 +285,17 @@ impl MeerkatWorker {
             let applied = self.applier.apply(payload.transaction(), Timestamp::ZERO, Timestamp::MAX);
             applied.expect("a coordinator encodes what its own tables know");
             Counters::add(&self.counters.applied, 1);
+            self.tell_written(payload);
+        }
+    }
+
+    /// The host wakes those who wait for it. Behind its installation: whoever looks from here on finds it.
+    fn tell_written(&mut self, payload: &Payload) {
+        if !self.tells_writes {
+            return;
+        }
+        for write in payload.writes() {
+            with_key(write.key, |key| self.done.written.push((write.table, key.into())));
         }
     }
 

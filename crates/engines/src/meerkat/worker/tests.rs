@@ -2,6 +2,7 @@
 
 mod ahead;
 mod asleep;
+mod named;
 
 use std::collections::VecDeque;
 
@@ -86,6 +87,8 @@ struct Trio {
     /// Records that each has handed out to be written.
     written: Vec<Vec<Bytes>>,
     replies: Vec<(NodeId, Token, Outcome)>,
+    /// Keys that were named to the hosts as they took effect.
+    named: Vec<(NodeId, Box<[u8]>)>,
 }
 
 fn life(node: NodeId) -> Incarnation {
@@ -130,7 +133,7 @@ impl Trio {
 
     fn of(workers: Vec<MeerkatWorker>) -> Trio {
         let (frames, written) = (BTreeMap::new(), vec![Vec::new(); usize::from(NODES)]);
-        let mut trio = Trio { workers, frames, written, replies: Vec::new() };
+        let mut trio = Trio { workers, frames, written, replies: Vec::new(), named: Vec::new() };
         for node in (0..NODES).map(NodeId) {
             for other in (0..NODES).map(NodeId).filter(|other| *other != node) {
                 trio.at(node).peer_up(0, other, life(other), Levels::default());
@@ -166,6 +169,7 @@ impl Trio {
             self.frames.entry((node, to.node)).or_default().push_back(frame);
         }
         self.written[usize::from(node.0)].extend(out.writes);
+        self.named.extend(out.written.into_iter().map(|(_, key)| (node, key)));
         self.replies.extend(out.replies.iter().map(|reply| (node, reply.token, reply.outcome)));
     }
 

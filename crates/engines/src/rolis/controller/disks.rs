@@ -8,7 +8,7 @@
 //! *Hung.* A disk that answers nothing costs its node's vote, and nothing else before the memory for what waits is used up. Then a leader makes
 //! way. Nobody elects it again meanwhile: its own promise would have to be on that disk.
 //!
-//! *Stale.* [`Witness`](super::super::witness::Witness) has the reasons.
+//! *Stale.* [`Witness`](crate::witness::Witness) has the reasons.
 //!
 //! *Behind.* With [`Durability::Async`](highwater_core::Durability::Async) a voter forgets with a crash, and its promises count only with
 //! those of all voters until it has caught up ([`recall`](super::super::recall)). An epoch that was won so may have lost what was decided
@@ -21,9 +21,9 @@ use highwater_core::{NodeId, StreamId};
 
 use super::super::control::ControlMessage;
 use super::super::hooks;
-use super::super::witness::{DiskWord, Heard};
 use super::RolisController;
 use crate::seam::Nanos;
+use crate::witness::{DiskWord, Heard};
 
 /// A leader whose disk is low makes way after so many timeouts: as a rule the others' disks fill up at the same time, and then nothing is
 /// gained by it.
@@ -183,8 +183,17 @@ impl RolisController {
             ));
         }
         if !stale {
-            self.witness.clear(self.desk.me, Some(from), self.election.members());
+            self.clear(Some(from));
         }
+    }
+
+    /// A voter knows nothing against this node's disk.
+    fn clear(&mut self, by: Option<Voter>) {
+        let members = self.election.members();
+        let reached = |clears: &dyn Fn(Voter) -> bool| {
+            members.is_some_and(|members| Quorums::of(members.clone()).reached(clears))
+        };
+        self.witness.clear(self.desk.me, by, reached);
     }
 
     // ---- disks that are behind ----
@@ -246,13 +255,12 @@ impl RolisController {
 
     /// Lets the streams take part as soon as nothing is known against the disk.
     pub(super) fn watch_clearance(&mut self) {
-        let shared = &self.desk.shared;
-        if !shared.uncleared.load(Ordering::Relaxed) || self.stale {
+        if !self.desk.shared.uncleared.load(Ordering::Relaxed) || self.stale {
             return;
         }
-        self.witness.clear(self.desk.me, None, self.election.members());
+        self.clear(None);
         if self.witness.is_cleared() {
-            shared.uncleared.store(false, Ordering::Relaxed);
+            self.desk.shared.uncleared.store(false, Ordering::Relaxed);
         }
     }
 }

@@ -45,7 +45,6 @@ use super::remains::{Founded, Moment, Timekeeper};
 use super::shared::{Past, Shared};
 use super::stores::Stores;
 use super::takeover::{Fenced, Leadership};
-use super::witness::Witness;
 use crate::copy::{Donor, Receiver};
 use crate::memory::MemoryStatus;
 use crate::options::Options;
@@ -53,6 +52,7 @@ use crate::seam::{
     CheckpointNews, ControlOutbox, Controller, DiskState, Handover, LogPosition, MemberAnswer, MemberChange,
     Nanos, Next, Resume, Status,
 };
+use crate::witness::Witness;
 
 mod checkpoints;
 mod copies;

@@ -20,8 +20,8 @@ use highwater_core::{EntryIndex, Epoch, Timestamp};
 
 use super::checkpoint::{Contents, StreamStart};
 use super::raising;
-use super::witness::Witness;
 use crate::seam::Resume;
+use crate::witness::Witness;
 pub use founded::Founded;
 pub(super) use moment::Timekeeper;
 pub use moment::{Moment, timestamp_at};

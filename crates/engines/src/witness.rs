@@ -11,19 +11,19 @@
 //!
 //! Invariant: a node that comes back with a disk takes part in nothing before a majority of the voters, itself among them, has said that
 //! it knows nothing against that disk. The voters are those of the newest membership that it was told of: who was removed while it was
-//! away need not be there to speak for it. Who came meanwhile never met it, and may speak: the epoch that let it in was opened without
-//! this node, by a majority of its members, and they hold what was decided before and have promised as much.
+//! away need not be there to speak for it. Who came meanwhile never met it; why it may speak is the engine's argument (`rolis`'s: the epoch
+//! that let it in was opened without this node, by a majority of its members, and they hold what was decided before and have promised as
+//! much. `meerkat`'s: whoever gave it the state told it what it had heard).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_consensus::{Members, Quorums, Voter};
+use highwater_consensus::Voter;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::evidence::{self, Known, Start, Starts};
-use highwater_core::{Incarnation, NodeId};
+use highwater_core::{Incarnation, NodeId, planted};
 
-use super::hooks;
 use crate::seam::DiskState;
 
 /// What a node says of its disk.
@@ -35,8 +35,38 @@ pub struct DiskWord {
     pub synced: u64,
 }
 
-/// In front of what a controller writes of others' disks; where it writes a membership stands an epoch that there will never be.
+/// In front of what Rolis's controller writes of others' disks; where it writes a membership stands an epoch that there will never be.
 const RECORD: u64 = u64::MAX;
+
+/// A life of a node, and what was heard of its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Met {
+    /// Whose disk.
+    pub voter: Voter,
+    /// The newest of what it told.
+    pub known: Known,
+}
+
+impl Met {
+    /// `node u8 | incarnation u64 | start u64 | generation u64 | zero u64 | synced u64`; in place of the zero the first builds wrote what the
+    /// disk had when that start began.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let Known { start, generation, synced } = self.known;
+        out.push(self.voter.node.0);
+        let words = [self.voter.incarnation.0, start, generation, 0, synced];
+        words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    }
+
+    /// Reads what [`encode`](Met::encode) wrote.
+    ///
+    /// # Errors
+    /// If it was not that.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Met, Malformed> {
+        let voter = Voter { node: NodeId(reader.u8()?), incarnation: Incarnation(reader.u64()?) };
+        let (start, generation, _had, synced) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
+        Ok(Met { voter, known: Known { start, generation, synced } })
+    }
+}
 
 /// How far another's disk is synced is noted down when it has become so many bytes more: so much of a folder that is copied while its node
 /// runs may be told to nobody who remembers it. Many times what noting it takes of this node's own disk, which is noted by others.
@@ -82,31 +112,58 @@ impl Witness {
             *noted = known.synced;
             return Heard::News;
         }
-        if !goes_on(*known, &word.starts) && !hooks::believes_old_disks() {
+        if !goes_on(*known, &word.starts) && !planted!(StaleDiskVotes) {
             return Heard::Stale;
         }
         (*known, *noted) = (now, now.synced);
         Heard::News
     }
 
-    /// A voter knows nothing against this node's disk. Whether that makes the majority.
-    pub fn clear(&mut self, me: Voter, by: Option<Voter>, members: Option<&Members>) -> bool {
+    /// A voter knows nothing against this node's disk. Whether that makes the majority: `reached` says so of those that clear it, this node
+    /// among them.
+    pub fn clear(
+        &mut self,
+        me: Voter,
+        by: Option<Voter>,
+        reached: impl FnOnce(&dyn Fn(Voter) -> bool) -> bool,
+    ) -> bool {
         self.cleared_by.extend(by);
-        let (Some(members), false) = (members, self.is_cleared()) else { return false };
-        let clears = |voter: Voter| voter == me || self.cleared_by.contains(&voter);
-        self.cleared = Quorums::of(members.clone()).reached(clears);
+        if self.is_cleared() {
+            return false;
+        }
+        self.cleared = reached(&|voter| voter == me || self.cleared_by.contains(&voter));
         self.cleared
     }
 
-    /// A record of what was heard of a life.
+    /// All that was heard, of every life.
+    pub fn met(&self) -> impl Iterator<Item = Met> + '_ {
+        self.known.iter().map(|(voter, (known, _))| Met { voter: *voter, known: *known })
+    }
+
+    /// The newest of what was heard of a life.
+    pub fn met_of(&self, voter: Voter) -> Option<Met> {
+        self.known.get(&voter).map(|(known, _)| Met { voter, known: *known })
+    }
+
+    /// Takes what this node had noted down, or what another one heard, as far as it is news. Whether it was.
+    pub fn learn(&mut self, met: Met) -> bool {
+        let Met { voter, known } = met;
+        let order = |known: &Known| (known.generation, known.synced);
+        let news = self.known.get(&voter).is_none_or(|(before, _)| order(before) < order(&known));
+        if news {
+            self.known.insert(voter, (known, known.synced));
+        }
+        news
+    }
+
+    /// A record of what was heard of a life, as Rolis writes it: `RECORD | `[`Met`].
     pub fn record(&self, voter: Voter) -> Bytes {
-        let (known, _) = self.known.get(&voter).copied().unwrap_or_default();
-        record(voter, known)
+        record(self.met_of(voter).unwrap_or(Met { voter, known: Known::default() }))
     }
 
     /// All that was heard, to be written anew: what was written before is about to be dropped.
     pub fn records(&self) -> Vec<Bytes> {
-        self.known.iter().map(|(voter, (known, _))| record(*voter, *known)).collect()
+        self.met().map(record).collect()
     }
 
     /// Takes such a record; whether it was one.
@@ -118,28 +175,23 @@ impl Witness {
         if reader.u64()? != RECORD {
             return Ok(false);
         }
-        let voter = Voter { node: NodeId(reader.u8()?), incarnation: Incarnation(reader.u64()?) };
-        let (start, generation, _had, synced) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
+        let met = Met::decode(&mut reader)?;
         if !reader.is_empty() {
             return Err(Malformed("length of a record of a disk"));
         }
-        self.known.insert(voter, (Known { start, generation, synced }, synced));
+        self.known.insert(met.voter, (met.known, met.known.synced));
         Ok(true)
     }
 }
 
-/// `RECORD | node u8 | incarnation u64 | start u64 | generation u64 | zero u64 | synced u64`; in place of the zero the first builds wrote
-/// what the disk had when that start began.
-fn record(voter: Voter, Known { start, generation, synced }: Known) -> Bytes {
+fn record(met: Met) -> Bytes {
     let mut out = RECORD.to_le_bytes().to_vec();
-    out.push(voter.node.0);
-    out.extend_from_slice(&voter.incarnation.0.to_le_bytes());
-    [start, generation, 0, synced].iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    met.encode(&mut out);
     out.into()
 }
 
 fn goes_on(known: Known, starts: &Starts) -> bool {
-    if hooks::counts_starts_only() {
+    if planted!(UnheardStartsCount) {
         let newest = starts.newest().into_iter().collect();
         return evidence::goes_on(known, &Starts::new(starts.generation(), newest));
     }
@@ -196,6 +248,7 @@ impl DiskWord {
 
 #[cfg(test)]
 mod tests {
+    use highwater_consensus::{Members, Quorums};
     use highwater_core::Epoch;
 
     use super::*;
@@ -269,18 +322,37 @@ mod tests {
         assert!(DiskWord::decode_short(&mut Reader::new(&[0; 32])).is_err(), "there was no start");
     }
 
+    /// Whoever gives another node the state tells it what it heard.
+    #[test]
+    fn what_another_one_heard_is_taken_in_as_far_as_it_is_news() {
+        let (mut donor, mut new) = (Witness::default(), Witness::default());
+        donor.hear(voter(1), &word(3, 3, 300));
+        let met = donor.met_of(voter(1)).unwrap();
+        assert!(new.learn(met) && !new.learn(met));
+        assert_eq!(new.hear(voter(1), &word(3, 33, 900)), Heard::Stale);
+        assert_eq!(new.hear(voter(1), &word(4, 4, 400)), Heard::News);
+        assert!(!new.learn(met), "it knows better");
+        assert_eq!(new.met_of(voter(1)).map(|met| met.known.generation), Some(4));
+        let mut bytes = Vec::new();
+        met.encode(&mut bytes);
+        assert_eq!(Met::decode(&mut Reader::new(&bytes)), Ok(met));
+        assert!((0..bytes.len()).all(|len| Met::decode(&mut Reader::new(&bytes[..len])).is_err()));
+    }
+
     #[test]
     fn who_comes_back_needs_the_word_of_a_majority() {
-        let members = Members::new(Epoch(4), (0..5).map(voter).collect());
+        let of =
+            |members: Members| move |clears: &dyn Fn(Voter) -> bool| Quorums::of(members).reached(clears);
+        let members = || Members::new(Epoch(4), (0..5).map(voter).collect());
         let mut witness = Witness::default();
         assert!(witness.is_cleared(), "a node without a past has nothing to be cleared of");
         witness.come_back();
-        assert!(!witness.clear(voter(0), Some(voter(1)), None), "whose majority?");
-        assert!(!witness.clear(voter(0), None, Some(&members)) && !witness.is_cleared());
-        assert!(witness.clear(voter(0), Some(voter(2)), Some(&members)) && witness.is_cleared());
+        assert!(!witness.clear(voter(0), Some(voter(1)), |_| false), "whose majority?");
+        assert!(!witness.clear(voter(0), None, of(members())) && !witness.is_cleared());
+        assert!(witness.clear(voter(0), Some(voter(2)), of(members())) && witness.is_cleared());
         let alone = Members::new(Epoch(1), vec![voter(0)]);
         let mut witness = Witness::default();
         witness.come_back();
-        assert!(witness.clear(voter(0), None, Some(&alone)));
+        assert!(witness.clear(voter(0), None, of(alone)));
     }
 }
