@@ -36,14 +36,14 @@ pub struct DiskWord {
 }
 
 /// In front of what a controller writes of others' disks; where it writes a membership stands an epoch that there will never be.
-const RECORD: u64 = u64::MAX;
+pub const RECORD: u64 = u64::MAX;
 
 /// How far another's disk is synced is noted down when it has become so many bytes more: so much of a folder that is copied while its node
 /// runs may be told to nobody who remembers it. Many times what noting it takes of this node's own disk, which is noted by others.
 const NOTE_EVERY_BYTES: u64 = 4096;
 
 /// What this node heard, and what others said of its own disk.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Witness {
     /// The last start of each life that was met, and how far its disk was synced when that was last noted down.
     known: BTreeMap<Voter, (Known, u64)>,
@@ -98,6 +98,13 @@ impl Witness {
         self.cleared
     }
 
+    /// What was heard of a life, if a disk with these starts cannot be what became of it: the rule of [`hear`](Witness::hear), for who
+    /// looks at folders and asks no node.
+    pub fn speaks_against(&self, voter: Voter, starts: &Starts) -> Option<Known> {
+        let (known, _) = *self.known.get(&voter)?;
+        (!goes_on(known, starts)).then_some(known)
+    }
+
     /// A record of what was heard of a life.
     pub fn record(&self, voter: Voter) -> Bytes {
         let (known, _) = self.known.get(&voter).copied().unwrap_or_default();
@@ -113,7 +120,7 @@ impl Witness {
     ///
     /// # Errors
     /// If it begins as one and is none.
-    pub fn recover(&mut self, record: &Bytes) -> Result<bool, Malformed> {
+    pub fn recover(&mut self, record: &[u8]) -> Result<bool, Malformed> {
         let mut reader = Reader::new(record);
         if reader.u64()? != RECORD {
             return Ok(false);
@@ -238,7 +245,7 @@ mod tests {
         assert_eq!(after.hear(voter(1), &word(3, 33, 100)), Heard::Stale);
         let mut members = Vec::new();
         Members::new(Epoch(4), vec![voter(0)]).encode(&mut members);
-        assert_eq!(after.recover(&members.into()), Ok(false));
+        assert_eq!(after.recover(&members), Ok(false));
         for len in 8..record.len() {
             assert!(after.recover(&record.slice(..len)).is_err());
         }
