@@ -133,7 +133,11 @@ impl<D: Disk> JournalThread<D> {
                 return Ok(false);
             }
             if self.journal.unsynced_bytes() == 0 {
-                // What stood still for a folder that was lost goes on; what was synced meanwhile is where a start finds it.
+                // What stood still for a folder that was lost goes on; what was synced meanwhile is where a start finds it, if it is there.
+                if self.untold && self.is_lost_now() {
+                    self.stand_still();
+                    return Ok(false);
+                }
                 self.queues.set_full(false);
                 if std::mem::take(&mut self.untold) {
                     self.queues.publish(self.journal.synced());
@@ -196,12 +200,16 @@ impl<D: Disk> JournalThread<D> {
 
     /// Looks for the folder itself if nobody has for a while; whether it is not known to be lost.
     fn has_its_folder(&self) -> bool {
-        if !self.queues.was_looked_at_within(LOOK_EVERY + LOOK_EVERY / 2)
-            && let Ok(Some(why)) = self.journal.disk().why_lost()
-        {
-            self.queues.set_lost(Some(words_of(&why)));
+        let was_looked_at = self.queues.was_looked_at_within(LOOK_EVERY + LOOK_EVERY / 2);
+        if was_looked_at { !self.queues.is_lost() } else { !self.is_lost_now() }
+    }
+
+    /// Looks for the folder, whoever else has; whether it is known to be lost.
+    fn is_lost_now(&self) -> bool {
+        if let Ok(Some(why)) = self.journal.disk().why_lost() {
+            self.queues.set_lost(words_of(&why));
         }
-        !self.queues.is_lost()
+        self.queues.is_lost()
     }
 
     /// Takes nothing more, and has the others told, as on a full disk: a leader makes way, if a majority of the others goes on.

@@ -58,6 +58,8 @@ pub struct JournalQueues {
     pub troubles: Troubles,
     /// See [`is_lost`](JournalQueues::is_lost).
     lost: AtomicBool,
+    /// How often somebody found that. Held while that is said, and while it is taken back.
+    findings: Mutex<u64>,
     /// When somebody looked whether it is.
     looked: Mutex<Option<Instant>>,
     files: Mutex<NodeFiles>,
@@ -125,6 +127,7 @@ impl JournalQueues {
             at_work_since: AtomicU64::new(0),
             troubles: Troubles::default(),
             lost: AtomicBool::new(false),
+            findings: Mutex::default(),
             looked: Mutex::default(),
             files: Mutex::default(),
         }
@@ -214,8 +217,31 @@ impl JournalQueues {
         self.files.lock().expect("nobody panics while holding the files")
     }
 
-    /// No later start would find what is written now, and why; or it would (again). Whether that is news.
-    pub(super) fn set_lost(&self, why: Option<String>) -> bool {
+    /// How often the folder was found to be lost. Whoever begins to look whether it is there asks before.
+    pub(super) fn findings(&self) -> u64 {
+        *self.lock_findings()
+    }
+
+    /// No later start would find what is written now, and why. Whether that is news.
+    pub(super) fn set_lost(&self, why: String) -> bool {
+        let mut findings = self.lock_findings();
+        *findings += 1;
+        self.tell_lost(Some(why))
+    }
+
+    /// A look that began after so many [findings](JournalQueues::findings) found the folder there; whether that is news.
+    ///
+    /// Invariant: what was found is taken back only by a look that began later. One that began before saw the folder before it went.
+    pub(super) fn set_found(&self, findings: u64) -> bool {
+        let now = self.lock_findings();
+        *now == findings && self.tell_lost(None)
+    }
+
+    fn lock_findings(&self) -> MutexGuard<'_, u64> {
+        self.findings.lock().expect("nobody panics while it is held")
+    }
+
+    fn tell_lost(&self, why: Option<String>) -> bool {
         self.lost.store(why.is_some(), Ordering::Relaxed);
         let news = self.troubles.set(Part::Folder, why);
         if news {

@@ -55,6 +55,7 @@ impl<D: Disk> FolderWatch<D> {
 
     /// Looks once, and says what is news.
     pub fn look(&mut self) {
+        let findings = self.queues.findings();
         // What cannot be told now is as it was: a folder that is lost is not found again by want of a descriptor.
         let Ok(mut lost) = self.disk.why_lost() else { return };
         self.queues.looked();
@@ -63,12 +64,12 @@ impl<D: Disk> FolderWatch<D> {
         if lost.is_none() && !written.is_empty() {
             lost = Some(format!("{} in its folder was removed", list(&written)));
         }
-        let lost = lost.map(|why| words_of(&why));
-        if self.queues.set_lost(lost.clone()) {
-            match lost {
-                Some(why) => tracing::error!("{why}"),
-                None => tracing::warn!("the folder is there again, and this node goes on"),
+        match lost.map(|why| words_of(&why)) {
+            Some(why) if self.queues.set_lost(why.clone()) => tracing::error!("{why}"),
+            None if self.queues.set_found(findings) => {
+                tracing::warn!("the folder is there again, and this node goes on");
             }
+            Some(_) | None => {}
         }
         let kept = (!kept.is_empty()).then(|| {
             format!(
@@ -128,8 +129,10 @@ fn list(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::fs;
 
+    use highwater_disk::SimulatedDisk;
     use highwater_disk::journal::Files;
 
     use super::*;
@@ -168,6 +171,61 @@ mod tests {
         lost(&mut watch, "lock");
         fs::remove_dir_all(&path).unwrap();
         lost(&mut watch, "was removed or moved");
+    }
+
+    /// A disk that takes so long for its names that the folder goes meanwhile, and the journal finds it gone.
+    struct Slow {
+        disk: SimulatedDisk,
+        queues: Arc<JournalQueues>,
+        goes: Cell<bool>,
+    }
+
+    impl Disk for Slow {
+        type File = <SimulatedDisk as Disk>::File;
+
+        fn names(&self) -> io::Result<Vec<String>> {
+            if self.goes.take() {
+                self.queues.set_lost("it was removed".into());
+            }
+            self.disk.names()
+        }
+
+        fn create(&self, name: &str, len: u64) -> io::Result<Self::File> {
+            self.disk.create(name, len)
+        }
+
+        fn open(&self, name: &str) -> io::Result<Self::File> {
+            self.disk.open(name)
+        }
+
+        fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+            self.disk.rename(from, to)
+        }
+
+        fn remove(&self, name: &str) -> io::Result<()> {
+            self.disk.remove(name)
+        }
+
+        fn sync_names(&self) -> io::Result<()> {
+            self.disk.sync_names()
+        }
+
+        fn free_bytes(&self) -> io::Result<u64> {
+            self.disk.free_bytes()
+        }
+    }
+
+    /// Such a look once took back what the journal had found, and the journal told what no start finds.
+    #[test]
+    fn a_look_that_began_before_the_folder_went_takes_nothing_back() {
+        let queues = Arc::new(JournalQueues::new(1, |_| {}));
+        let disk = Slow { disk: SimulatedDisk::new(1), queues: queues.clone(), goes: Cell::new(false) };
+        let mut watch = FolderWatch::new(disk, queues);
+        watch.disk.goes.set(true);
+        watch.look();
+        assert!(watch.queues.is_lost(), "found while it was looked");
+        watch.look();
+        assert!(!watch.queues.is_lost(), "a later look saw that it is there");
     }
 
     /// An error that says nothing of the folder once cleared what had been found before.
