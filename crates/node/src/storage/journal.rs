@@ -206,10 +206,9 @@ impl<D: Disk> JournalThread<D> {
 
     /// Looks for the folder, whoever else has; whether it is known to be lost.
     fn is_lost_now(&self) -> bool {
-        if let Ok(Some(why)) = self.journal.disk().why_lost() {
-            self.queues.set_lost(words_of(&why));
-        }
-        self.queues.is_lost()
+        let Ok(Some(why)) = self.journal.disk().why_lost() else { return self.queues.is_lost() };
+        self.queues.set_lost(words_of(&why));
+        true
     }
 
     /// Takes nothing more, and has the others told, as on a full disk: a leader makes way, if a majority of the others goes on.
