@@ -236,8 +236,8 @@ pub fn run(args: &RecoverArgs) -> Result<()> {
             Ok(disk) => disks.push(disk),
             Err(Nothing { why, refuses, testimony }) => {
                 left_out.folders.push((path.display().to_string(), why));
-                left_out.voters.extend(refuses.as_ref().map(voter_of));
-                left_out.testimonies.extend(testimony);
+                left_out.voters.extend(refuses.as_deref().map(voter_of));
+                left_out.testimonies.extend(testimony.map(|testimony| *testimony));
             }
         }
     }

@@ -61,9 +61,9 @@ pub struct Nothing {
     /// Why, in words.
     pub why: String,
     /// Whose it is, if its node does not start with it. (Without a journal a node begins another life.)
-    pub refuses: Option<Identity>,
+    pub refuses: Option<Box<Identity>>,
     /// Whose it is, and what that node had heard of others' disks, if that can be read.
-    pub testimony: Option<(NodeId, Testimony)>,
+    pub testimony: Option<Box<(NodeId, Testimony)>>,
 }
 
 impl From<String> for Nothing {
@@ -89,7 +89,7 @@ impl Survey {
         if runs.iter().find_map(|run| run.journal).is_some_and(|journal| journal != life) {
             let what =
                 "its journal is of another life than its identity: files of different folders are mixed";
-            return Err(Nothing { why: at(&what), refuses: Some(identity), testimony: None });
+            return Err(Nothing { why: at(&what), refuses: Some(Box::new(identity)), testimony: None });
         }
         if runs.iter().all(|run| run.journal.is_none() && run.damage.is_none()) {
             return Err(at(&"there is no journal in it").into());
@@ -97,8 +97,8 @@ impl Survey {
         let mut search = Search { directory, name: name.clone(), life, runs, tried: 0, refuses: None };
         let found = search.search();
         let (folder, damaged) = found.map_err(|why| {
-            let refuses = search.refuses.is_some().then(|| identity.clone());
-            Nothing { why, refuses, testimony: Some((identity.node, testimony.clone())) }
+            let refuses = search.refuses.is_some().then(|| Box::new(identity.clone()));
+            Nothing { why, refuses, testimony: Some(Box::new((identity.node, testimony.clone()))) }
         })?;
         let whole = search.runs.first().filter(|run| run.damage.is_none() && search.runs.len() == 1);
         let had = whole.map(|run| run.positions.iter().sum());
