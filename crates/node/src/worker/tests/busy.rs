@@ -53,25 +53,24 @@ pub fn beside_an_engine_without_room_a_turn_has_its_bound(io: Io) {
         assert!(bench.send(client, &b"PING\r\n".repeat(EACH)));
     }
     bench.settle();
-    assert_eq!(answered(&clients), (0, 0), "nobody is looked at beside it yet");
+    assert_eq!(answered(&clients), 0, "nobody is looked at beside it yet");
     bench.now += SECOND;
     let (mut all, mut most, mut turns) = (0, 0, 0);
     while all < CLIENTS * EACH {
         // Whoever has got something waits a little before it is looked beside the engine again.
         bench.now += SECOND / 100;
         bench.turn();
-        let (answers, of) = answered(&clients);
-        (all, most, turns) = (all + answers, most.max(of), turns + 1);
+        let now = answered(&clients);
+        (all, most, turns) = (all + now, most.max(now), turns + 1);
         assert!(turns < 10_000, "{all} are answered");
     }
-    assert!(most < CLIENTS / 2, "{most} clients in one turn");
+    // A share is about 125 of them, and a turn has some 17 shares.
+    assert!(most < 3000, "{most} answers in one turn");
     assert!(bench.engine.submitted.is_empty());
 }
 
-/// How many answers to `PING` have come, and of how many clients.
-fn answered(clients: &[TcpStream]) -> (usize, usize) {
+/// How many answers to `PING` have come.
+fn answered(clients: &[TcpStream]) -> usize {
     let mut buffer = [0; 4096];
-    let answers = clients.iter().map(|mut client| client.read(&mut buffer).unwrap_or(0) / "+PONG\r\n".len());
-    let answers: Vec<usize> = answers.collect();
-    (answers.iter().sum(), answers.iter().filter(|answers| **answers > 0).count())
+    clients.iter().map(|mut client| client.read(&mut buffer).unwrap_or(0) / "+PONG\r\n".len()).sum()
 }
