@@ -16,7 +16,7 @@ pub fn words(dir: &Path) -> Option<String> {
     }
     Some(match Survey::of(dir) {
         Ok(survey) => survey.words(),
-        Err(Nothing { why, refuses: Some(_) }) => format!("the node does not start: {why}"),
-        Err(Nothing { why, refuses: None }) => format!("nothing is left of what the node was: {why}"),
+        Err(Nothing { why, refuses: Some(_), .. }) => format!("the node does not start: {why}"),
+        Err(Nothing { why, refuses: None, .. }) => format!("nothing is left of what the node was: {why}"),
     })
 }

@@ -550,3 +550,73 @@ fn what_is_easily_meant_otherwise_is_refused_in_words() {
     let (code, text) = accepting(&other, &leader.to_string());
     assert_eq!(code, Some(0), "{text}");
 }
+
+fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap().map(|file| file.unwrap().path()) {
+        std::fs::copy(&file, to.join(file.file_name().unwrap())).unwrap();
+    }
+}
+
+/// Nodes 1 and 2 had acknowledged writes without node 0, node 2's disk was lost, and node 1's was put back from a copy. `recover` called the
+/// two that are left a majority, and refused to accept the loss; and once they were started node 0 told node 1 that its disk is an older copy,
+/// and nothing went on. What node 0 had heard of that disk is on its own.
+#[test]
+fn an_older_copy_is_no_part_of_a_majority_if_another_disk_knows_better() {
+    let mut cluster = Cluster::start("older-copy", "durability = \"sync\"", None);
+    let directory = cluster.directory().to_path_buf();
+    let path = |id: usize| directory.join(format!("node-{id}"));
+    let folder = |id: usize| path(id).display().to_string();
+    let (_, mut client) = cluster.leader();
+    write(&mut client);
+    cluster.kill_all();
+    copy_folder(&path(1), &directory.join("copy"));
+    // Neither serves without the other: node 0 is told of node 1's second start.
+    (0..2).for_each(|id| cluster.run(id));
+    let (_, mut client) = cluster.leader();
+    assert_eq!(client.call(&[b"SET", b"both", b"x"]).unwrap().0, "+OK");
+    cluster.run(2);
+    cluster.kill(0);
+    let (_, mut client) = cluster.leader();
+    for key in ["one", "two", "three"] {
+        assert_eq!(client.call(&[b"SET", key.as_bytes(), b"x"]).unwrap().0, "+OK");
+    }
+    cluster.kill_all();
+    let (code, text) = recover(&["--from", &folder(0), &folder(1)]);
+    assert!(code == Some(0) && text.contains("a majority is here: start these nodes"), "{text}");
+    std::fs::rename(path(1), directory.join("newest")).unwrap();
+    copy_folder(&directory.join("copy"), &path(1));
+
+    let (code, text) = recover(&["--from", &folder(1), &folder(0)]);
+    assert_eq!(code, Some(0), "{text}");
+    for words in [
+        "REFUSES  its node does not start: not as who it was, for it is an older copy: node 0's disk says that it was told of start 2 of its node",
+        "damaged: 1",
+        "the majority is lost",
+        "--accept-loss",
+    ] {
+        assert!(text.contains(words), "{words} is missing in\n{text}");
+    }
+    assert_eq!(text.matches("REFUSES").count(), 1, "{text}");
+    let (_, text) = recover(&["--from", &folder(0), &folder(1), &folder(2)]);
+    assert!(text.contains("move the folder of node 1 away, start all nodes"), "{text}");
+    // A disk of which nothing else can be said still says that.
+    let spoiled = directory.join("spoiled");
+    copy_folder(&path(0), &spoiled);
+    numbers(&spoiled).into_iter().for_each(|number| spoil_checkpoint(&spoiled, number));
+    let (_, text) = recover(&["--from", &folder(1), &spoiled.display().to_string(), &folder(2)]);
+    assert!(text.contains("node 0's disk says"), "{text}");
+    let to = directory.join("recovered").display().to_string();
+    let accepting = ["--accept-loss", "--to", &to, "--cluster", "second", "--nodes", "0", "--json"];
+    let (code, text) = recover(&[&["--from", &folder(0), &folder(1)], &accepting[..]].concat());
+    assert_eq!(code, Some(0), "the loss can be accepted: {text}");
+
+    // The nodes do what is said.
+    let said = cluster.log(1).len();
+    (0..2).for_each(|id| cluster.run(id));
+    let began = std::time::Instant::now();
+    while !cluster.log(1)[said..].contains("another life") {
+        assert!(began.elapsed() < PATIENCE, "{}", cluster.log(1));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}

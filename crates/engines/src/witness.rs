@@ -36,7 +36,7 @@ pub struct DiskWord {
 }
 
 /// In front of what Rolis's controller writes of others' disks; where it writes a membership stands an epoch that there will never be.
-const RECORD: u64 = u64::MAX;
+pub const RECORD: u64 = u64::MAX;
 
 /// A life of a node, and what was heard of its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Met {
 const NOTE_EVERY_BYTES: u64 = 4096;
 
 /// What this node heard, and what others said of its own disk.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Witness {
     /// The last start of each life that was met, and how far its disk was synced when that was last noted down.
     known: BTreeMap<Voter, (Known, u64)>,
@@ -135,6 +135,13 @@ impl Witness {
         self.cleared
     }
 
+    /// What was heard of a life, if a disk with these starts cannot be what became of it: the rule of [`hear`](Witness::hear), for who
+    /// looks at folders and asks no node.
+    pub fn speaks_against(&self, voter: Voter, starts: &Starts) -> Option<Known> {
+        let (known, _) = *self.known.get(&voter)?;
+        (!goes_on(known, starts)).then_some(known)
+    }
+
     /// All that was heard, of every life.
     pub fn met(&self) -> impl Iterator<Item = Met> + '_ {
         self.known.iter().map(|(voter, (known, _))| Met { voter: *voter, known: *known })
@@ -170,7 +177,7 @@ impl Witness {
     ///
     /// # Errors
     /// If it begins as one and is none.
-    pub fn recover(&mut self, record: &Bytes) -> Result<bool, Malformed> {
+    pub fn recover(&mut self, record: &[u8]) -> Result<bool, Malformed> {
         let mut reader = Reader::new(record);
         if reader.u64()? != RECORD {
             return Ok(false);
@@ -291,7 +298,7 @@ mod tests {
         assert_eq!(after.hear(voter(1), &word(3, 33, 100)), Heard::Stale);
         let mut members = Vec::new();
         Members::new(Epoch(4), vec![voter(0)]).encode(&mut members);
-        assert_eq!(after.recover(&members.into()), Ok(false));
+        assert_eq!(after.recover(&members), Ok(false));
         for len in 8..record.len() {
             assert!(after.recover(&record.slice(..len)).is_err());
         }

@@ -7,10 +7,10 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use highwater_core::Timestamp;
+use highwater_core::{NodeId, Timestamp};
 use highwater_disk::journal::Damage;
 use highwater_disk::{Identity, behind};
-use highwater_engines::rolis::remains::{Members, Quorums, Remains, Taken, Trust, Voter};
+use highwater_engines::rolis::remains::{Members, Quorums, Remains, Taken, Testimony, Trust, Voter};
 use highwater_node::storage::DataDirectory;
 use highwater_node::storage::remains::Folder;
 use highwater_node::storage::survey::{Nothing, Survey};
@@ -234,9 +234,10 @@ pub fn run(args: &RecoverArgs) -> Result<()> {
         }
         match read(path, &directory) {
             Ok(disk) => disks.push(disk),
-            Err(Nothing { why, refuses }) => {
+            Err(Nothing { why, refuses, testimony }) => {
                 left_out.folders.push((path.display().to_string(), why));
-                left_out.voters.extend(refuses.as_ref().map(voter_of));
+                left_out.voters.extend(refuses.as_deref().map(voter_of));
+                left_out.testimonies.extend(testimony.map(|testimony| *testimony));
             }
         }
     }
@@ -248,6 +249,7 @@ pub fn run(args: &RecoverArgs) -> Result<()> {
         return Err(Failure::usage(format!("\"{cluster}\" is the lost cluster's id"))
             .hint("a new cluster needs another --cluster: nodes of the old one may come back"));
     }
+    hear_each_other(&mut disks, &left_out);
     let mut outcome = judge(&mut disks, left_out)?;
     if args.accept_loss {
         if outcome.best.is_none() {
@@ -310,6 +312,8 @@ struct LeftOut {
     folders: Vec<(String, String)>,
     /// Whose: their nodes do not start with them.
     voters: Vec<Voter>,
+    /// What their nodes had heard of others' disks all the same.
+    testimonies: Vec<(NodeId, Testimony)>,
 }
 
 fn voter_of(identity: &Identity) -> Voter {
@@ -322,6 +326,13 @@ fn read(path: &Path, directory: &DataDirectory) -> std::result::Result<Read, Not
     let (decided, held) = (latest(Trust::Decided), latest(Trust::Accepted));
     let behind = behind::is_marked(directory).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(Read { survey, decided, held, behind })
+}
+
+/// What the nodes of all folders had heard of each other's disks counts as it would if they started.
+fn hear_each_other(disks: &mut [Read], left_out: &LeftOut) {
+    let own = |disk: &Read| (disk.identity().node, disk.survey.testimony.clone());
+    let all: Vec<_> = disks.iter().map(own).chain(left_out.testimonies.iter().cloned()).collect();
+    disks.iter_mut().for_each(|disk| disk.survey.hear(&all));
 }
 
 fn same_cluster(disks: &[Read]) -> Result<()> {

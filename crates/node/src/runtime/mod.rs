@@ -406,7 +406,10 @@ impl Node {
                 rules,
                 links,
                 sessions: sessions.take(),
-                expiry: (index == 0).then(|| worker::Expiry::new(&shared.procedures)),
+                expiry: (index == 0).then(|| {
+                    let expiry = worker::Expiry::new(&shared.procedures);
+                    expiry.with_transactions_of(options.max_transaction_bytes)
+                }),
                 users: (index == 0).then(|| worker::Users::new(door.clone())),
                 modules: (cfg!(feature = "wasm") && index == 0).then(|| worker::Modules::new(door.clone())),
                 keys: keys.clone().filter(|_| config.tls.resp),

@@ -135,7 +135,8 @@ impl<D: Disk> JournalThread<D> {
             if self.journal.unsynced_bytes() == 0 {
                 // What stood still for a folder that was lost goes on; what was synced meanwhile is where a start finds it.
                 self.queues.set_full(false);
-                if std::mem::take(&mut self.untold) {
+                if self.untold && self.finds_its_folder() {
+                    self.untold = false;
                     self.queues.publish(self.journal.synced());
                 }
             }
@@ -203,6 +204,19 @@ impl<D: Disk> JournalThread<D> {
             }
         }
         !self.queues.is_lost()
+    }
+
+    /// Looks for the folder now, whoever else has; whether a start would find it.
+    fn finds_its_folder(&self) -> bool {
+        let look = self.queues.begin_look();
+        match self.journal.disk().why_lost() {
+            Ok(None) => !self.queues.is_lost(),
+            Ok(Some(why)) => {
+                self.queues.set_lost(look, Some(words_of(&why)));
+                false
+            }
+            Err(_) => false,
+        }
     }
 
     /// Takes nothing more, and has the others told, as on a full disk: a leader makes way, if a majority of the others goes on.

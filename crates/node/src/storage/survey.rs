@@ -17,14 +17,20 @@
 //!    and to a membership. What stands before damage, in groups that are there as a whole and in the order in which they were synced, is what a
 //!    crash would have left at that point: true, and not all that the node accepted.
 //! 5. If nothing leads to a state, a log counts by itself, as that of rule 3 does: a manifest says where it stands though a part is damaged.
+//! 6. *Folders testify against each other.* What a node had heard of another one's disk is among its records ([`Testimony`]), and rule 2 holds with
+//!    it: whoever has several folders of a cluster has each [hear](Survey::hear) the others. It counts whether or not the node that heard it starts:
+//!    it is true either way.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use highwater_core::NodeId;
+use highwater_core::evidence::{Start, Starts};
 use highwater_disk::checkpoint::{Error, Loader, Manifest, Skipped};
-use highwater_disk::journal::{Damage, SegmentSummary, Summary, read_to_damage, segments};
+use highwater_disk::journal::{Damage, Record, SegmentSummary, Summary, read_to_damage, segments};
 use highwater_disk::{Identity, JournalError};
-use highwater_engines::rolis::remains::Trust;
+use highwater_engines::rolis::remains::{Testimony, Trust, Voter};
 use highwater_engines::{EngineKind, LogPosition};
 
 use super::checkpoint::Preamble;
@@ -43,6 +49,10 @@ pub struct Survey {
     pub damaged: Vec<Skipped>,
     /// Why the node does not start, if it does not.
     pub refuses: Option<String>,
+    /// What the node had heard of others' disks.
+    pub testimony: Testimony,
+    /// Bytes of the journal's records, if it is whole.
+    had: Option<u64>,
 }
 
 /// A folder of which nothing is left, not even a log.
@@ -51,12 +61,14 @@ pub struct Nothing {
     /// Why, in words.
     pub why: String,
     /// Whose it is, if its node does not start with it. (Without a journal a node begins another life.)
-    pub refuses: Option<Identity>,
+    pub refuses: Option<Box<Identity>>,
+    /// Whose it is, and what that node had heard of others' disks, if that can be read.
+    pub testimony: Option<Box<(NodeId, Testimony)>>,
 }
 
 impl From<String> for Nothing {
     fn from(why: String) -> Nothing {
-        Nothing { why, refuses: None }
+        Nothing { why, refuses: None, testimony: None }
     }
 }
 
@@ -73,11 +85,11 @@ impl Survey {
         let identity = identity.ok_or_else(|| at(&"no node was ever started on it"))?;
         is_readable(&directory).map_err(|why| at(&why))?;
         let life = identity.incarnation.0;
-        let runs = runs(&directory).map_err(|error| at(&error))?;
+        let (runs, testimony) = runs(&directory).map_err(|error| at(&error))?;
         if runs.iter().find_map(|run| run.journal).is_some_and(|journal| journal != life) {
             let what =
                 "its journal is of another life than its identity: files of different folders are mixed";
-            return Err(Nothing { why: at(&what), refuses: Some(identity) });
+            return Err(Nothing { why: at(&what), refuses: Some(Box::new(identity)), testimony: None });
         }
         if runs.iter().all(|run| run.journal.is_none() && run.damage.is_none()) {
             return Err(at(&"there is no journal in it").into());
@@ -85,18 +97,37 @@ impl Survey {
         let mut search = Search { directory, name: name.clone(), life, runs, tried: 0, refuses: None };
         let found = search.search();
         let (folder, damaged) = found.map_err(|why| {
-            let refuses = search.refuses.is_some().then(|| identity.clone());
-            Nothing { why, refuses }
+            let refuses = search.refuses.is_some().then(|| Box::new(identity.clone()));
+            Nothing { why, refuses, testimony: Some(Box::new((identity.node, testimony.clone()))) }
         })?;
         let whole = search.runs.first().filter(|run| run.damage.is_none() && search.runs.len() == 1);
         let had = whole.map(|run| run.positions.iter().sum());
         let forgot = lives::why_another(&search.directory, &identity, had);
-        let forgot = forgot.map(|why| {
-            format!(
-                "not as who it was, for {why}; it begins another life, and copies the state of the others"
-            )
-        });
-        Ok(Survey { identity, folder, damaged, refuses: forgot.or(search.refuses) })
+        let refuses = forgot.map(|why| another_life(&why)).or(search.refuses);
+        Ok(Survey { identity, folder, damaged, refuses, testimony, had })
+    }
+
+    /// Takes what the nodes of other folders had heard of this disk. If it is older than that, its node does not start as who it was.
+    ///
+    /// Invariant: the rule is the one by which a node that comes back is judged by the others. So no tool calls a disk part of a majority of
+    /// which another one that it was given knows better.
+    pub fn hear<'a>(&mut self, others: impl IntoIterator<Item = &'a (NodeId, Testimony)>) {
+        let (Some(starts), None) = (self.next_starts(), &self.refuses) else { return };
+        let me = Voter { node: self.identity.node, incarnation: self.identity.incarnation };
+        let against = |(by, testimony): &(NodeId, Testimony)| Some((*by, testimony.against(me, &starts)?));
+        if let Some((by, why)) = others.into_iter().find_map(against) {
+            self.refuses = Some(another_life(&format!(
+                "it is an older copy: node {}'s disk says that it was told of {why}",
+                by.0
+            )));
+        }
+    }
+
+    /// What the node's next start would tell the others of this disk. The number of that start is its own, and nobody has met it.
+    fn next_starts(&self) -> Option<Starts> {
+        let mut starts = self.identity.starts.clone();
+        starts.push(Start { number: 0, had: self.had? });
+        Some(starts)
     }
 
     /// The node's next step with its folder, in words.
@@ -112,6 +143,10 @@ impl Survey {
         }
         words
     }
+}
+
+fn another_life(why: &str) -> String {
+    format!("not as who it was, for {why}; it begins another life, and copies the state of the others")
 }
 
 /// Refuses a folder whose records cannot be read without their replica.
@@ -168,19 +203,29 @@ pub fn goes_on(
     }
 }
 
-/// The parts of a journal between which it is damaged; one, if it is whole.
-fn runs(disk: &DataDirectory) -> Result<Vec<Summary>, JournalError> {
+/// The parts of a journal between which it is damaged (one, if it is whole), and what the controller noted down in them of others' disks.
+fn runs(disk: &DataDirectory) -> Result<(Vec<Summary>, Testimony), JournalError> {
     let last = segments(disk)?.last().copied();
-    let (mut runs, mut from) = (Vec::new(), 0);
+    let (mut runs, mut from, mut testimonies) = (Vec::new(), 0, BTreeMap::<u16, Testimony>::new());
+    let mut take = |record: Record<'_>| {
+        // Nobody knows yet which of the writers is the last one, the controller.
+        if Testimony::may_be(record.bytes) {
+            testimonies.entry(record.writer).or_default().take(record.bytes);
+        }
+        ControlFlow::Continue(())
+    };
     loop {
-        let run = read_to_damage(disk, from, &mut |_| ControlFlow::Continue(()))?;
+        let run = read_to_damage(disk, from, &mut take)?;
         let damaged = run.damage.as_ref().map(|damage| damage.segment);
         runs.push(run);
         match damaged {
             Some(damaged) if Some(damaged) < last => from = damaged + 1,
-            _ => return Ok(runs),
+            _ => break,
         }
     }
+    let controller = runs.iter().map(|run| run.positions.len()).max().unwrap_or(0).saturating_sub(1);
+    let testimony = testimonies.remove(&(controller as u16)).unwrap_or_default();
+    Ok((runs, testimony))
 }
 
 /// Looks for what is left in a folder.

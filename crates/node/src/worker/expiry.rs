@@ -2,13 +2,18 @@
 //!
 //! Nobody sees an expired key in any case. The sweep gives its memory back: soon if there is something to do, and else only
 //! now and then. Where nothing was written since nothing was due, nobody is asked: a node at rest does next to nothing.
+//!
+//! *Nothing waits for garbage.* While one sweep does not do for all, every third looks at deadlines alone, and every third at garbage alone: then a key
+//! that is due goes however much garbage there is, and whatever becomes of the sweeps that meet those who make it.
+//!
+//! *A sweep that is through does more the next time*, up to [`MOST_ROWS`], and one that is not does less: garbage that comes quickly goes quickly.
 
 use highwater_core::{Outcome, Procedure, ProcedureId, Timestamp};
 use highwater_engines::{Nanos, Refusal, Request, Worker};
 
 use super::users::standing;
 use crate::clock::unix_ms;
-use crate::resp::keyspace::sweep::Sweep;
+use crate::resp::keyspace::sweep::{Share, Sweep};
 use crate::resp::moment::Moment;
 use crate::token::{Owner, pack};
 
@@ -20,6 +25,27 @@ const OFTEN: Nanos = 100_000_000;
 const SELDOM: Nanos = 1_000_000_000;
 /// While there is more to do.
 const AT_ONCE: Nanos = 1_000_000;
+/// After a sweep that met others too often.
+const AGAIN: Nanos = 10_000_000;
+
+/// What a sweep does at first: 8 collections that are gone, 512 rows, 32 KiB. Each step up is twice as much.
+const USUAL: u32 = 3;
+/// 512 collections.
+const MOST_STEPS: u32 = 9;
+/// Rows that a sweep removes at most: some milliseconds of its worker.
+const MOST_ROWS: u32 = 4096;
+/// Bytes that it removes at most, whatever a transaction may.
+const MOST_BYTES: usize = 4 << 20;
+/// Bytes that it removes at least: what the smallest node's transactions may.
+const LEAST_BYTES: usize = 32 << 10;
+
+/// Which part of what is due a sweep looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    All,
+    Garbage,
+    Deadlines,
+}
 
 /// See the module.
 pub struct Expiry {
@@ -30,6 +56,12 @@ pub struct Expiry {
     next: Option<Nanos>,
     /// Up to where writes were released when the last sweep began, if the engine says so.
     began_at: Option<Timestamp>,
+    /// What the next sweep looks at, or that which is under way.
+    part: Part,
+    /// How much it does: see [`USUAL`].
+    step: u32,
+    /// Bytes that it may remove.
+    most_bytes: usize,
     /// What it found: while writes are released up to here, and no further, nothing is due before this Unix time in ms.
     nothing_due: Option<(Timestamp, u64)>,
 }
@@ -48,7 +80,26 @@ impl Expiry {
             pace: (often, seldom),
             next: Some(0),
             began_at: None,
+            part: Part::All,
+            step: USUAL,
+            most_bytes: LEAST_BYTES,
             nothing_due: None,
+        }
+    }
+
+    /// On a node whose transactions may have so many bytes.
+    pub fn with_transactions_of(self, bytes: usize) -> Expiry {
+        Expiry { most_bytes: (bytes / 2).clamp(LEAST_BYTES, MOST_BYTES), ..self }
+    }
+
+    /// What the next sweep does.
+    fn share(&self) -> Share {
+        let bytes = (LEAST_BYTES << self.step.saturating_sub(USUAL)).min(self.most_bytes);
+        Share {
+            garbage: if self.part == Part::Deadlines { 0 } else { 1 << self.step },
+            rows: (64_u32 << self.step).min(MOST_ROWS),
+            bytes: bytes as u32,
+            deadlines: self.part != Part::Garbage,
         }
     }
 
@@ -87,9 +138,10 @@ impl Expiry {
             return;
         }
         self.began_at = released;
-        let moment = Moment { unix_ms, seed: 0 }.bytes();
+        let mut args = Moment { unix_ms, seed: 0 }.bytes().to_vec();
+        self.share().encode(&mut args);
         let serves = matches!(ready, Ok(()) | Err(Refusal::Busy));
-        let asked = serves && submit(self.sweep, &moment);
+        let asked = serves && submit(self.sweep, &args);
         self.next = (!asked).then_some(now + if serves { self.pace.0 } else { self.pace.1 });
     }
 
@@ -97,15 +149,33 @@ impl Expiry {
     pub fn released(&mut self, now: Nanos, unix_ms: u64, outcome: Outcome, reply: &[u8]) -> u64 {
         let due = reply.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
         let found = due.filter(|_| outcome == Outcome::Committed);
-        self.nothing_due = self.began_at.zip(found);
-        let pause = match (outcome, due) {
-            (Outcome::Committed, Some(0)) => AT_ONCE,
-            (Outcome::Committed, Some(due)) => self.pause_before(due, unix_ms),
-            _ => self.pace.0,
+        let all = found.filter(|due| self.part == Part::All && *due > 0);
+        self.nothing_due = self.began_at.zip(all);
+        let pause = match (outcome, found) {
+            (_, Some(_)) => all.map_or(AT_ONCE, |due| self.pause_before(due, unix_ms)),
+            (Outcome::Conflict, None) => AGAIN,
+            (_, None) => self.pace.0,
         };
         self.next = Some(now + pause);
+        self.go_on(all.is_some(), found);
         let expired = reply.last_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         if outcome == Outcome::Committed { expired } else { 0 }
+    }
+
+    /// What comes behind a sweep that left nothing (`done`), or found this, or failed.
+    fn go_on(&mut self, done: bool, found: Option<u64>) {
+        self.step = match found {
+            None => self.step.saturating_sub(1),
+            Some(0) => (self.step + 1).min(MOST_STEPS),
+            Some(_) if done => USUAL,
+            Some(_) => self.step,
+        };
+        self.part = match self.part {
+            Part::All if done => Part::All,
+            Part::All => Part::Garbage,
+            Part::Garbage => Part::Deadlines,
+            Part::Deadlines => Part::All,
+        };
     }
 
     /// How long to wait before a deadline, at a time in Unix ms.
@@ -123,6 +193,8 @@ impl Expiry {
 
 #[cfg(test)]
 mod tests {
+    use highwater_core::codec::Reader;
+
     use super::*;
 
     /// A replica that counts what it is asked, and has released what was written up to here.
@@ -167,5 +239,46 @@ mod tests {
         replica.upto = Some(Timestamp(4));
         expiry.released(0, 0, Outcome::Conflict, &[]);
         assert!(asked(&mut expiry, &mut replica, 0) > 5);
+    }
+
+    /// The shares of so many sweeps, each of which ends so.
+    fn shares(expiry: &mut Expiry, count: usize, outcome: Outcome, found: u64) -> Vec<Share> {
+        let mut shares = Vec::new();
+        while shares.len() < count {
+            let now = expiry.next().expect("no sweep is under way");
+            expiry.ask(now, (Ok(()), None), 0, |_, args| {
+                shares.push(Share::decode(&mut Reader::new(&args[Moment::BYTES..])).unwrap());
+                true
+            });
+            expiry.released(now, 0, outcome, &[found.to_le_bytes(), [0; 8]].concat());
+        }
+        shares
+    }
+
+    /// Deadlines stood behind garbage, and nothing expired as long as there was some.
+    #[test]
+    fn while_there_is_more_deadlines_are_looked_at_alone_and_so_is_garbage() {
+        for (outcome, found) in [(Outcome::Committed, 0), (Outcome::Conflict, 0), (Outcome::TooLarge, 0)] {
+            let mut expiry = Expiry::new(&[Sweep::NAME]).with_transactions_of(1 << 20);
+            let shares = shares(&mut expiry, 30, outcome, found);
+            let alone = |share: &&Share| share.garbage == 0 && share.deadlines;
+            assert_eq!(shares.iter().filter(alone).count(), 10, "{outcome:?}");
+            assert_eq!(shares.iter().filter(|share| !share.deadlines && share.garbage > 0).count(), 10);
+        }
+        let mut expiry = Expiry::new(&[Sweep::NAME]);
+        let rests = shares(&mut expiry, 5, Outcome::Committed, u64::MAX);
+        assert!(rests.iter().all(|share| share.deadlines && share.garbage == 8), "{rests:?}");
+    }
+
+    /// What meets others does less, and what is through does more: garbage that came quickly went slowly.
+    #[test]
+    fn a_sweep_does_as_much_as_it_gets_through_with() {
+        let mut expiry = Expiry::new(&[Sweep::NAME]).with_transactions_of(1 << 20);
+        let of = |shares: &[Share]| shares.iter().map(|share| (share.garbage, share.rows, share.bytes)).max();
+        assert_eq!(of(&shares(&mut expiry, 1, Outcome::Committed, 0)), Some((8, 512, 32 << 10)));
+        assert_eq!(of(&shares(&mut expiry, 12, Outcome::Committed, 0)), Some((512, MOST_ROWS, 512 << 10)));
+        shares(&mut expiry, 12, Outcome::Conflict, 0);
+        assert_eq!(of(&shares(&mut expiry, 3, Outcome::Conflict, 0)), Some((1, 64, 32 << 10)));
+        assert_eq!(of(&shares(&mut expiry, 3, Outcome::Committed, 0)), Some((4, 256, 32 << 10)));
     }
 }

@@ -44,7 +44,7 @@ impl Clients {
     }
 
     /// An engine may have no room for long: its disk hangs, say. Then clients that ask for nothing of it are answered all the same, so that
-    /// who looks whether this node is there (`PING`, `INFO`) finds it.
+    /// who looks whether this node is there (`PING`, `INFO`) finds it. A turn has the same bound of work as any other.
     fn look_beside(&mut self, now: Nanos, engine: &mut dyn Worker, upstream: &mut Upstream) {
         self.beside_at = None;
         if !self.blocked {
@@ -56,11 +56,24 @@ impl Clients {
             self.beside_at = Some(at);
             return;
         }
+        let mut work = WORK_PER_TURN;
         for _ in 0..self.ready.len() {
+            if work <= 0 {
+                // The others are in front now.
+                self.beside_at = Some(now);
+                break;
+            }
             let at = self.ready.pop_front().expect("as many as there were");
             let Some(client) = &mut self.slots[at].client else { continue };
             // What the engine has to see is known of some already: they keep their places.
-            if client.is_blocked() || self.hand_in(at, now, Gate::Waits, engine, upstream).1 == Room::None {
+            if client.is_blocked() {
+                self.wait_for_room(at);
+                self.ready.push_back(at);
+                continue;
+            }
+            let (done, room) = self.hand_in(at, now, Gate::Waits, engine, upstream);
+            work -= done;
+            if room == Room::None {
                 self.wait_for_room(at);
                 self.ready.push_back(at);
             }

@@ -10,6 +10,7 @@
 mod founded;
 mod moment;
 mod reading;
+mod testimony;
 
 use bytes::Bytes;
 use highwater_consensus::{Change, Recovered};
@@ -26,6 +27,7 @@ pub use founded::Founded;
 pub(super) use moment::Timekeeper;
 pub use moment::{Moment, timestamp_at};
 pub use reading::Reading;
+pub use testimony::{Testimony, WhyOlder};
 
 /// How much of a disk's logs counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

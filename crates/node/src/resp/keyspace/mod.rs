@@ -26,6 +26,7 @@ pub mod items;
 pub mod list;
 pub mod members;
 pub mod packed;
+mod removal;
 mod room;
 pub mod rows;
 pub mod scores;
@@ -47,6 +48,7 @@ use super::number::parse_integer;
 use expired::Sighted;
 use head::{Head, Kind, MARKED_BYTES, Row};
 use packed::Packed;
+use removal::PAID_AT_ONCE;
 pub use room::Room;
 
 /// The table that holds the Redis keyspace: any bytes as keys, a hash index.
@@ -69,9 +71,6 @@ pub const FUNCTIONS: TableId = TableId(30);
 pub const SESSIONS: TableId = TableId(SESSIONS_AT);
 /// Its number.
 pub const SESSIONS_AT: u8 = 2;
-
-/// Up to so many elements of a collection that goes are removed with it; of more, the [`sweep`] removes them.
-const REMOVED_AT_ONCE: usize = 64;
 
 /// A collection of so few members may be packed into one row.
 pub const FEW: u64 = 1024;
@@ -129,6 +128,8 @@ pub struct Keyspace<'a, T> {
     smalls: Vec<Packed>,
     /// The user who runs a command that asks for that; `None`: one who may do everything, and has no session.
     user: Option<Vec<u8>>,
+    /// What the transaction may yet remove of larger collections.
+    paying: Room,
     /// The command has begun before: it waits for data of which it found none, or removes more keys.
     pub goes_on: bool,
     sighted: Sighted,
@@ -146,6 +147,7 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
             elements: Vec::new(),
             smalls: Vec::new(),
             user: None,
+            paying: Room::of(PAID_AT_ONCE),
             goes_on: false,
             sighted: Sighted::default(),
         }
@@ -421,113 +423,6 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
         Ok(())
     }
 
-    /// Removes a key; whether there was one. One that had expired is removed, too, and was none.
-    pub fn remove(&mut self, key: &[u8]) -> Result<bool, Failure> {
-        let Some(head) = self.remove_rows(key)? else { return Ok(false) };
-        self.drop_elements(&head)?;
-        Ok(!head.is_expired(self.moment.unix_ms))
-    }
-
-    /// Removes a key, and leaves the rows of a collection to the sweep; whether there are any.
-    fn remove_later(&mut self, key: &[u8]) -> Result<bool, Failure> {
-        match self.remove_rows(key)? {
-            Some(head) if head.id != 0 => {
-                self.tx.put(DUE, &garbage(&head).1, &[])?;
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
-    }
-
-    /// Removes keys for which there is room, of the names from this hash on; the hash from which on there are more. Rows of collections are left
-    /// to the sweep.
-    pub fn remove_some(&mut self, from: u64, most: usize, room: &mut Room) -> Result<Option<u64>, Failure> {
-        let (mut names, mut next) = (Vec::new(), None);
-        self.names(from, |hash, name| {
-            if names.len() == most {
-                next = Some(hash);
-                return ControlFlow::Break(());
-            }
-            names.push((hash, name));
-            ControlFlow::Continue(())
-        })?;
-        for (hash, name) in names {
-            let value = self.tx.get(KEYSPACE, &name)?.map_or(0, <[u8]>::len);
-            if !room.take(3 * name.len() + value) {
-                return Ok(Some(hash));
-            }
-            self.remove_later(&name)?;
-        }
-        Ok(next)
-    }
-
-    /// Removes the rows of a key itself; what stood there.
-    fn remove_rows(&mut self, key: &[u8]) -> Result<Option<Head>, Failure> {
-        let Some(row) = self.tx.get(KEYSPACE, key)? else { return Ok(None) };
-        let head = Row::decode(row).head;
-        self.tx.delete(KEYSPACE, key)?;
-        self.tx.delete(NAMES, &rows::name_row(key).0)?;
-        self.forget_deadline(key, head.deadline)?;
-        Ok(Some(head))
-    }
-
-    /// The rows of a collection that is gone: at once, or left to the sweep.
-    fn drop_elements(&mut self, head: &Head) -> Done {
-        if head.id == 0 {
-            return Ok(());
-        }
-        let (table, due) = garbage(head);
-        let (found, all) = match head.count <= REMOVED_AT_ONCE as u64 {
-            true => {
-                let start = rows::collection_start(head.id);
-                self.find_some(table, head.id, &start, &mut Room::of(2 * REMOVED_AT_ONCE))?
-            }
-            false => (Vec::new(), false),
-        };
-        if !all {
-            return Ok(self.tx.put(DUE, &due, &[])?);
-        }
-        for row in &found {
-            self.tx.delete(table, row)?;
-        }
-        Ok(())
-    }
-
-    /// Rows of a collection, from this one on, while there is room; and whether they are all.
-    fn find_some(
-        &mut self,
-        table: TableId,
-        id: u64,
-        from: &[u8],
-        room: &mut Room,
-    ) -> Result<(Vec<Vec<u8>>, bool), Failure> {
-        let (mut found, mut all) = (Vec::new(), true);
-        self.scan(table, from, &rows::collection_end(id), Direction::Forward, |row, value| {
-            all = room.take(row.len() + value.len());
-            if !all {
-                return ControlFlow::Break(());
-            }
-            found.push(row.to_vec());
-            ControlFlow::Continue(())
-        })?;
-        Ok((found, all))
-    }
-
-    /// Removes rows of a collection for which there is room, from this one on; which they were, and whether they were all.
-    fn drop_some(
-        &mut self,
-        table: TableId,
-        id: u64,
-        from: &[u8],
-        room: &mut Room,
-    ) -> Result<(Vec<Vec<u8>>, bool), Failure> {
-        let (found, all) = self.find_some(table, id, from, room)?;
-        for row in &found {
-            self.tx.delete(table, row)?;
-        }
-        Ok((found, all))
-    }
-
     /// Gives what a key is another name, which whatever is there loses.
     pub fn rename(&mut self, from: &[u8], to: &[u8]) -> Done {
         let Some(row) = self.row(from)? else { return Ok(()) };
@@ -603,14 +498,6 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Done {
         Ok(self.tx.scan(table, (Bound::Included(start), Bound::Excluded(end)), direction, visit)?)
-    }
-}
-
-/// Where the rows of a collection stand, and the row that has the sweep remove them.
-fn garbage(head: &Head) -> (TableId, [u8; 17]) {
-    match head.has_items() {
-        true => (ITEMS, rows::items_garbage_row(head.id)),
-        false => (ELEMENTS, rows::garbage_row(head.id)),
     }
 }
 

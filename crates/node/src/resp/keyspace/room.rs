@@ -6,7 +6,7 @@
 use highwater_engines::options::MIN_TRANSACTION_BYTES;
 
 /// Keys and values that one transaction removes, about: within the limits of the smallest node.
-const MOST_BYTES: usize = MIN_TRANSACTION_BYTES / 2;
+pub const MOST_BYTES: usize = MIN_TRANSACTION_BYTES / 2;
 
 /// What is left of it.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,21 @@ impl Room {
     /// The same, for so many bytes.
     pub fn bytes(self, bytes: usize) -> Room {
         Room { bytes, ..self }
+    }
+
+    /// Half of it, and the rest.
+    pub fn halves(self) -> (Room, Room) {
+        let half = Room { rows: self.rows / 2, bytes: self.bytes / 2, ..self };
+        (half, Room { rows: self.rows - half.rows, bytes: self.bytes - half.bytes, ..self })
+    }
+
+    /// Both together. If either has taken something the other takes no long row beside it.
+    pub fn and(self, other: Room) -> Room {
+        Room {
+            rows: self.rows + other.rows,
+            bytes: self.bytes + other.bytes,
+            fresh: self.fresh && other.fresh,
+        }
     }
 
     /// Whether there was room for a row of so many bytes.
@@ -50,5 +65,16 @@ mod tests {
         let mut room = Room::of(3);
         assert!(room.take(1) && room.take(1) && !room.take(MOST_BYTES));
         assert!(room.take(1) && !room.take(1), "three rows");
+    }
+
+    #[test]
+    fn what_one_half_leaves_the_other_has() {
+        let (mut half, rest) = Room::of(5).halves();
+        assert!(half.take(MOST_BYTES * 9) && !half.take(1), "its bytes are used up");
+        let mut rest = rest.and(half);
+        assert!(!rest.take(MOST_BYTES), "a long one was taken already");
+        assert!((0..4).all(|_| rest.take(1)) && !rest.take(1), "five rows in all");
+        let (half, rest) = Room::of(1).halves();
+        assert!(rest.and(half).take(MOST_BYTES * 9), "nothing was taken yet");
     }
 }

@@ -281,6 +281,12 @@ fn a_sync_that_ends_in_a_lost_folder_tells_nothing() {
         std::thread::yield_now();
     }
     assert_eq!(running.queues.synced(0), LogPosition(3));
+    // Whoever says that it is back is wrong: what was synced is told by nobody who has not looked.
+    running.queues.set_lost(running.queues.begin_look(), None);
+    while !running.queues.is_lost() {
+        std::thread::yield_now();
+    }
+    assert_eq!(running.queues.synced(0), LogPosition(3));
     // It is back, and found again: what was synced is where a start finds it.
     std::fs::rename(&away, &path).unwrap();
     running.queues.set_lost(running.queues.begin_look(), None);

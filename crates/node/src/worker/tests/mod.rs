@@ -58,9 +58,13 @@ over_both! {
     who_quits_is_told_everything_first,
     nothing_is_spun_for_clients_that_wait,
     who_asks_nothing_of_an_engine_without_room_is_answered,
+    beside_an_engine_without_room_a_turn_has_its_bound,
 }
 
-use busy::who_asks_nothing_of_an_engine_without_room_is_answered;
+use busy::{
+    beside_an_engine_without_room_a_turn_has_its_bound,
+    who_asks_nothing_of_an_engine_without_room_is_answered,
+};
 
 /// The client wrote everything before it read anything; the replies fill its socket, and then nothing more arrives here:
 /// what was received went on being served only when something was received.
