@@ -455,6 +455,45 @@ fn an_older_copy_does_not_pass_for_having_been_started_unheard() {
     cluster.none_died();
 }
 
+/// The same without a leader. The copy lacks what was acknowledged while the third one was away: as the voter that it was it would make a majority
+/// with that one, of which neither has it.
+#[test]
+fn an_older_copy_does_not_pass_for_having_been_started_unheard_without_a_leader() {
+    let mut cluster = Cluster::start("unheard-of", "engine = \"meerkat\"\ndurability = \"sync\"", None);
+    assert_eq!(ask_anybody(&cluster, &[b"SET", b"before", b"value"]).0, "+OK");
+    cluster.kill_all();
+    let folder = |cluster: &Cluster, id: usize| cluster.directory().join(format!("node-{id}"));
+    let copy = |cluster: &Cluster, id: usize| cluster.directory().join(format!("copy-{id}"));
+    let (victim, away, last) = (0, 1, 2);
+    copy_folder(&folder(&cluster, victim), &copy(&cluster, victim));
+    (0..3).for_each(|id| cluster.run(id));
+    // All have met in this start, the second, and what is written then is behind that.
+    wait_for_log(&cluster, away, &format!("peer is up peer=n{victim} "), 2);
+    for at in 0..50 {
+        assert_eq!(ask_anybody(&cluster, &[b"SET", format!("met:{at}").as_bytes(), b"value"]).0, "+OK");
+    }
+    kill(&mut cluster, away);
+    for at in 0..50 {
+        assert_eq!(ask_anybody(&cluster, &[b"SET", format!("late:{at}").as_bytes(), b"value"]).0, "+OK");
+    }
+    cluster.kill_all();
+    copy_folder(&copy(&cluster, victim), &folder(&cluster, victim));
+    let identity = |cluster: &Cluster| std::fs::read(folder(cluster, victim).join("identity")).unwrap();
+    let before = identity(&cluster);
+    cluster.run(victim);
+    wait_for("its start is counted", &cluster, || identity(&cluster) != before);
+    kill(&mut cluster, victim);
+    cluster.run(victim);
+    cluster.run(away);
+    wait_for_log(&cluster, victim, "it was restored from a copy. This node begins another life", 1);
+    cluster.run(last);
+    for at in 0..50 {
+        let answer = ask_anybody(&cluster, &[b"GET", format!("late:{at}").as_bytes()]);
+        assert_eq!(answer, ("$5".to_string(), b"value".to_vec()), "{at}: {}", cluster.log(victim));
+    }
+    cluster.none_died();
+}
+
 /// A lone node has nobody to copy from: without its journal it does not start, and an empty cluster is not born in its place.
 #[test]
 fn a_lone_node_does_not_start_without_its_journal() {

@@ -41,8 +41,14 @@ pub const TARGETS: &[Target] = &[
     Target { name: "frames", run: peers::frames, largest_allocation: (1100 * KIB, 8), alone: false },
     Target { name: "peers", run: peers::messages, largest_allocation: (1100 * KIB, 64), alone: false },
     Target { name: "handshake", run: peers::handshake, largest_allocation: (64 * KIB, 8), alone: false },
-    Target { name: "entry", run: log::entry, largest_allocation: (64 * KIB, 64), alone: false },
-    Target { name: "transactions", run: log::transactions, largest_allocation: (64 * KIB, 64), alone: false },
+    // Once a tombstone is unlinked a store has half a megabyte to remember it by.
+    Target { name: "entry", run: log::entry, largest_allocation: (576 * KIB, 64), alone: false },
+    Target {
+        name: "transactions",
+        run: log::transactions,
+        largest_allocation: (576 * KIB, 64),
+        alone: false,
+    },
     Target { name: "chunk", run: state::chunk, largest_allocation: (256 * KIB, 64), alone: false },
     Target { name: "admin", run: words::admin, largest_allocation: (64 * KIB, 64), alone: false },
     Target { name: "config", run: words::config, largest_allocation: (256 * KIB, 64), alone: false },

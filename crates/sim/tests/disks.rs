@@ -1,7 +1,7 @@
 //! Replicas with disks: who comes back is who it was, and everybody may come back at once.
 
 use highwater_core::NodeId;
-use highwater_engines::{Options, Refusal, Token};
+use highwater_engines::{EngineKind, Options, Refusal, Token};
 use highwater_sim::{Plan, Summary, run};
 
 use crate::common::{Lists, MS, small};
@@ -39,7 +39,11 @@ fn durable(options: &mut Options) {
 
 /// A cluster with disks, with a little written.
 fn start() -> Lists {
-    let mut lists = Lists::start(3, 3, 2, durable);
+    start_on(EngineKind::Rolis)
+}
+
+fn start_on(engine: EngineKind) -> Lists {
+    let mut lists = Lists::on(engine, 3, 3, 2, durable, |_| {});
     let leader = lists.world.leader().expect("it was waited for");
     let token = lists.ask(leader, 0, &[], &[1]).expect("it is taken");
     lists.wait_for(500 * MS, "a first append", |lists| lists.acknowledged(token));
@@ -307,13 +311,16 @@ fn begins_another_life(lists: &mut Lists, victim: NodeId, life: highwater_core::
 #[test]
 fn a_disk_that_was_replaced_by_an_older_copy_is_recognised_and_its_node_begins_another_life() {
     // Started often while nobody hears of it, it has caught up with the count of its starts, and with the bytes.
-    for unheard in [0, 1, 40] {
-        let mut lists = start();
+    let engines = [EngineKind::Rolis, EngineKind::Meerkat, EngineKind::MeerkatStrict];
+    for (engine, unheard) in
+        engines.into_iter().flat_map(|engine| [0, 1, 40].map(|unheard| (engine, unheard)))
+    {
+        let mut lists = start_on(engine);
         let (victim, life) = copied(&mut lists);
         assert!(lists.world.has_older_disk(victim, 100 * MS), "{}", lists.story());
         lists.world.restore_older(victim, unheard);
         begins_another_life(&mut lists, victim, life);
-        assert!(lists.said("it was restored from a copy") > 0);
+        assert!(lists.said("it was restored from a copy") > 0, "{engine}");
     }
 }
 

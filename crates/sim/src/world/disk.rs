@@ -396,7 +396,7 @@ impl Disk {
     /// Why its replica does not go on from that.
     ///
     /// # Panics
-    /// If it does not know its own records.
+    /// If it does not know its own checkpoint.
     pub fn recover(
         &mut self,
         replica: &mut Replica,
@@ -425,7 +425,8 @@ impl Disk {
                 Channel::Worker(at) => replica.workers[*at as usize].recover(record.clone()),
                 Channel::Control => replica.controller.recover(record.clone()),
             };
-            known.unwrap_or_else(|why| panic!("a record of its own is refused: {why}"));
+            // A record may ask for a checkpoint that was damaged: the caller knows whether one was.
+            known.map_err(|why| format!("a record of its own is refused: {why}"))?;
         }
         replica.workers.iter_mut().try_for_each(|worker| worker.recovered())?;
         replica.controller.recovered(now);

@@ -67,8 +67,8 @@ mod tests {
     use highwater_core::evidence::Start;
     use highwater_core::{Incarnation, NodeId};
 
-    use crate::witness::DiskWord;
     use super::*;
+    use crate::witness::DiskWord;
 
     const OTHER: Voter = Voter { node: NodeId(1), incarnation: Incarnation(51) };
 
