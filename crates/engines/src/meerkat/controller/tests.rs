@@ -255,11 +255,10 @@ fn voters_say_what_they_know_of_others_disks() {
     let mut says = |disk: &DiskState| {
         sent(&mut one);
         one.take(MS, B, Control::Disk(DiskWord::of(disk).expect("it has starts")));
-        let judged = sent(&mut one).into_iter().find_map(|(to, message)| match message {
+        sent(&mut one).into_iter().find_map(|(to, message)| match message {
             Control::Judged { start, stale, .. } if to == B => Some((start, stale)),
             _ => None,
-        });
-        judged
+        })
     };
     assert_eq!(says(&disk(2, 2)), Some((2, false)));
     assert_eq!(says(&disk(3, 3)), Some((3, false)));
