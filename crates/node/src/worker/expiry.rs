@@ -6,7 +6,7 @@
 //! *Nothing waits for garbage.* While one sweep does not do for all, every third looks at deadlines alone, and every third at garbage alone: then a key
 //! that is due goes however much garbage there is, and whatever becomes of the sweeps that meet those who make it.
 //!
-//! *A sweep that is through does more the next time*, up to [`MOST_ROWS`], and one that is not does less: garbage that comes quickly goes quickly.
+//! *A sweep that is through does more the next time*, up to `MOST_ROWS`, and one that is not does less: garbage that comes quickly goes quickly.
 
 use highwater_core::{Outcome, Procedure, ProcedureId, Timestamp};
 use highwater_engines::{Nanos, Refusal, Request, Worker};

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A *place* is what all have in common whose hashes agree in 52 bits. Few do by chance. Somebody may choose names so that as many do as they
-//! like, a *crowd*, and no call tells a crowd at once. Then the scan goes on at one of them, whose [spot](rows::spot) is far longer than a
+//! like, a *crowd*, and no call tells a crowd at once. Then the scan goes on at one of them, whose [spot](crate::resp::keyspace::rows::spot) is far longer than a
 //! cursor. The cursor has a print of it, by which anybody finds it again: in the *block* that the cursor names, or in the next one. A node
 //! that has handed such a cursor out [remembers](crate::resp::bookmarks) the spot and need not look for it.
 //!
