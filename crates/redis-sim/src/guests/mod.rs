@@ -417,7 +417,8 @@ impl House {
                 let aim = match words[0] {
                     "MOVED" => words.get(2).and_then(|address| node_at(address)),
                     "CLUSTERDOWN" | "UNKNOWN" => Some(self.any_node()),
-                    "CONFLICT" | "TXOVER" | "TXTIMEOUT" => None,
+                    // Nothing was done: it is asked again. A disk stays full for longer than its node waits.
+                    "CONFLICT" | "TXOVER" | "TXTIMEOUT" | "DISKFULL" => None,
                     _ => {
                         return Err(format!(
                             "a guest is told: {error}; it asked {:?}",
