@@ -41,7 +41,7 @@ pub const RECORD: u64 = u64::MAX;
 /// A life of a node, and what was heard of its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Met {
-    /// Whose disk.
+    /// The life whose disk it is.
     pub voter: Voter,
     /// The newest of what it told.
     pub known: Known,
@@ -135,7 +135,7 @@ impl Witness {
         self.cleared
     }
 
-    /// What was heard of a life, if a disk with these starts cannot be what became of it: the rule of [`hear`](Witness::hear), for who
+    /// The newest that was heard of a life, if a disk with these starts cannot be what became of it: the rule of [`hear`](Witness::hear), for who
     /// looks at folders and asks no node.
     pub fn speaks_against(&self, voter: Voter, starts: &Starts) -> Option<Known> {
         let (known, _) = *self.known.get(&voter)?;

@@ -58,7 +58,7 @@ fn a_node_with_a_damaged_journal_does_not_start_on_it_and_copies_the_state_as_a_
     }
 }
 
-/// What stays damaged is passed by each start, until another one is published; and the one before is kept as long.
+/// A checkpoint that stays damaged is passed by each start, until another one is published; and the one before is kept as long.
 #[test]
 fn damaged_checkpoints_stay_and_the_start_goes_on_from_what_is_whole() {
     let (mut passed, mut moved) = (0, 0);
@@ -145,7 +145,7 @@ fn a_leader_that_cannot_open_files_makes_way_and_comes_back() {
     }
 }
 
-/// What these draws are for does happen in whole runs, and nothing fails.
+/// All that these draws are for does happen in whole runs, and nothing fails.
 #[test]
 fn a_short_sweep_with_troubled_disks() {
     let (first, seeds) = (number("FIRST", 1000), number("SEEDS", 60));

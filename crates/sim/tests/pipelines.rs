@@ -7,7 +7,7 @@ use highwater_sim::{Plan, run};
 
 use crate::common::number;
 
-/// Of each engine whose whole runs are simulated a few, with pipelines in all of them.
+/// A few runs of each engine whose whole runs are simulated, with pipelines in all of them.
 #[test]
 fn requests_of_a_connection_keep_their_order_with_every_engine() {
     let (first, seeds) = (number("FIRST", 1), number("SEEDS", 12));

@@ -70,7 +70,7 @@ impl Latest {
         Ok((Timestamp(word & TIMESTAMP), word & TIMESTAMP != 0 && word & TOMBSTONE == 0))
     }
 
-    /// Of a key that does not exist: no later than this it was deleted last, as far as this store remembers. It grows only with deletes, of this key or
+    /// For a key that does not exist: no later than this it was deleted last, as far as this store remembers. It grows only with deletes, of this key or
     /// of one that shares a slot with it.
     pub fn gone(&self, table: TableId, key: &[u8]) -> Timestamp {
         self.store.gone.latest(table, key)

@@ -57,7 +57,7 @@ pub struct Store {
     /// The smallest timestamp among them, so that a worker sees without the lock that none is due.
     oldest_orphan: AtomicU64,
     pub(crate) snapshots: Snapshots,
-    /// What is known of tombstones that were unlinked.
+    /// The memory of tombstones that were unlinked.
     pub(crate) gone: Gone,
 }
 

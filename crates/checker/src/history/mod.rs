@@ -156,7 +156,7 @@ pub struct Txn {
     pub snap: bool,
     /// Of a snapshot read that asked for freshness: all that ended before this moment has to be in it.
     pub since: Option<u64>,
-    /// Of one that was sent over a connection which had others under way: where it stood there.
+    /// The place on its connection of one that was sent while others were under way there.
     pub place: Option<Place>,
 }
 

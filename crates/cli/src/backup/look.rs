@@ -88,7 +88,7 @@ fn judge(chain: &Chain, progress: &mut Progress) -> Spanned {
     }
 }
 
-/// What became of the copy that has not come to its end, if there is such a one: a process that writes to the archive writes to its last
+/// The state of the copy that has not come to its end, if there is such a one: a process that writes to the archive writes to its last
 /// chain; and where the node removed files meanwhile it has begun another chain, and no copy goes on to this one.
 fn unfinished(chain: &Chain) -> Option<Unfinished> {
     match (was_copied(&chain.disk), chain.is_succeeded) {

@@ -312,7 +312,7 @@ struct LeftOut {
     folders: Vec<(String, String)>,
     /// Whose: their nodes do not start with them.
     voters: Vec<Voter>,
-    /// What their nodes had heard of others' disks all the same.
+    /// Words on others' disks that their nodes had heard all the same.
     testimonies: Vec<(NodeId, Testimony)>,
 }
 
@@ -328,7 +328,7 @@ fn read(path: &Path, directory: &DataDirectory) -> std::result::Result<Read, Not
     Ok(Read { survey, decided, held, behind })
 }
 
-/// What the nodes of all folders had heard of each other's disks counts as it would if they started.
+/// All that the nodes of these folders had heard of each other's disks counts as it would if they started.
 fn hear_each_other(disks: &mut [Read], left_out: &LeftOut) {
     let own = |disk: &Read| (disk.identity().node, disk.survey.testimony.clone());
     let all: Vec<_> = disks.iter().map(own).chain(left_out.testimonies.iter().cloned()).collect();

@@ -190,12 +190,12 @@ pub enum Control {
     CopyGrant {
         /// As asked.
         copy: u64,
-        /// What the donor has heard of all disks.
+        /// All that the donor has heard of disks.
         met: Vec<Met>,
     },
     /// How the sender's disk is.
     Disk(DiskWord),
-    /// What a voter knows of that disk.
+    /// The word of a voter on that disk.
     Judged {
         /// The start that was told.
         start: u64,
@@ -203,7 +203,7 @@ pub enum Control {
         stale: bool,
         /// The last epoch that the sender has begun.
         epoch: Epoch,
-        /// Who votes in it.
+        /// The voters in it.
         voters: Vec<(NodeId, Incarnation)>,
     },
 }

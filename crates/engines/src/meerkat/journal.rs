@@ -217,7 +217,7 @@ pub struct Remembered {
     pub lost: bool,
     /// There was something on the disk that others may count on.
     pub any: bool,
-    /// What was heard of others' disks.
+    /// Words that were heard on others' disks.
     pub met: Vec<Met>,
 }
 

@@ -60,7 +60,7 @@ pub struct RolisRules {
     marks: BTreeMap<Life, (Epoch, Timestamp)>,
     /// The epoch that each life of a node opened last.
     leads: BTreeMap<Life, Epoch>,
-    /// Who has given its lead up, and has not led since.
+    /// Nodes that have given their lead up, and have not led since.
     gave_up: BTreeSet<Life>,
     /// Who has told another one to stand, and has not taken the lead back.
     hands_over: BTreeSet<Life>,

@@ -28,7 +28,7 @@ impl Steps {
         fits
     }
 
-    /// What is asked behind the last text.
+    /// To be asked behind the last text.
     ///
     /// # Errors
     /// That too many steps were needed.
@@ -54,7 +54,7 @@ impl<'a> Pattern<'a> {
         self.steps.fit(self.pattern, text)
     }
 
-    /// What is asked behind the last text.
+    /// To be asked behind the last text.
     ///
     /// # Errors
     /// That it took too many steps.

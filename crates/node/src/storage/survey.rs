@@ -49,7 +49,7 @@ pub struct Survey {
     pub damaged: Vec<Skipped>,
     /// Why the node does not start, if it does not.
     pub refuses: Option<String>,
-    /// What the node had heard of others' disks.
+    /// Words on others' disks that the node had heard.
     pub testimony: Testimony,
     /// Bytes of the journal's records, if it is whole.
     had: Option<u64>,
@@ -62,7 +62,7 @@ pub struct Nothing {
     pub why: String,
     /// Whose it is, if its node does not start with it. (Without a journal a node begins another life.)
     pub refuses: Option<Box<Identity>>,
-    /// Whose it is, and what that node had heard of others' disks, if that can be read.
+    /// The node that it is of, and what that had heard of others' disks, if that can be read.
     pub testimony: Option<Box<(NodeId, Testimony)>>,
 }
 
@@ -123,7 +123,7 @@ impl Survey {
         }
     }
 
-    /// What the node's next start would tell the others of this disk. The number of that start is its own, and nobody has met it.
+    /// The word of the node's next start on this disk to the others. The number of that start is its own, and nobody has met it.
     fn next_starts(&self) -> Option<Starts> {
         let mut starts = self.identity.starts.clone();
         starts.push(Start { number: 0, had: self.had? });

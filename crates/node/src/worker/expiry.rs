@@ -28,7 +28,7 @@ const AT_ONCE: Nanos = 1_000_000;
 /// After a sweep that met others too often.
 const AGAIN: Nanos = 10_000_000;
 
-/// What a sweep does at first: 8 collections that are gone, 512 rows, 32 KiB. Each step up is twice as much.
+/// The work of a sweep at first: 8 collections that are gone, 512 rows, 32 KiB. Each step up is twice as much.
 const USUAL: u32 = 3;
 /// 512 collections.
 const MOST_STEPS: u32 = 9;
@@ -56,7 +56,7 @@ pub struct Expiry {
     next: Option<Nanos>,
     /// Up to where writes were released when the last sweep began, if the engine says so.
     began_at: Option<Timestamp>,
-    /// What the next sweep looks at, or that which is under way.
+    /// The things that the next sweep looks at, or the one under way.
     part: Part,
     /// How much it does: see [`USUAL`].
     step: u32,
@@ -92,7 +92,7 @@ impl Expiry {
         Expiry { most_bytes: (bytes / 2).clamp(LEAST_BYTES, MOST_BYTES), ..self }
     }
 
-    /// What the next sweep does.
+    /// The work of the next sweep.
     fn share(&self) -> Share {
         let bytes = (LEAST_BYTES << self.step.saturating_sub(USUAL)).min(self.most_bytes);
         Share {
@@ -162,7 +162,7 @@ impl Expiry {
         if outcome == Outcome::Committed { expired } else { 0 }
     }
 
-    /// What comes behind a sweep that left nothing (`done`), or found this, or failed.
+    /// The sweep behind one that left nothing (`done`), or found this, or failed.
     fn go_on(&mut self, done: bool, found: Option<u64>) {
         self.step = match found {
             None => self.step.saturating_sub(1),
@@ -270,7 +270,7 @@ mod tests {
         assert!(rests.iter().all(|share| share.deadlines && share.garbage == 8), "{rests:?}");
     }
 
-    /// What meets others does less, and what is through does more: garbage that came quickly went slowly.
+    /// A sweep that meets others does less the next time, and one that is through more: garbage that came quickly went slowly.
     #[test]
     fn a_sweep_does_as_much_as_it_gets_through_with() {
         let mut expiry = Expiry::new(&[Sweep::NAME]).with_transactions_of(1 << 20);

@@ -106,7 +106,7 @@ impl Clients {
         self.have_look(&woken);
     }
 
-    /// Where every replica takes writes: wakes those who wait for a row that took effect here, whoever was asked to write it. Whether the engine is to name
+    /// On engines where every replica takes writes: wakes those who wait for a row that took effect here, whoever was asked to write it. Whether the engine is to name
     /// such rows from now on, if that is news.
     ///
     /// A client gets in line and then looks. What took effect before it stood there may not have been named, and may have come behind its look: so

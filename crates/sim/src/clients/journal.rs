@@ -66,7 +66,7 @@ impl Journal {
     /// A reply has come, and is with its client at `at`: how the request ended.
     ///
     /// # Errors
-    /// What no database may do.
+    /// A thing that no database may do.
     pub(super) fn hear(&mut self, reply: &Reply, at: Nanos) -> Result<(Status, &'static str), String> {
         let token = reply.token.0;
         let Some(asked) = self.0.get_mut(&token) else {

@@ -48,7 +48,7 @@ struct Line {
     worker: u16,
     /// The process at its other end, once something arrived there.
     process: Option<u64>,
-    /// What the engine has not got yet.
+    /// Requests that the engine has not got yet.
     waiting: VecDeque<u64>,
     put_off: Option<u64>,
 }
@@ -57,7 +57,7 @@ struct Client {
     aim: NodeId,
     /// Its connection, and how many requests it sent over that.
     line: Option<(u64, u64)>,
-    /// What it waits for.
+    /// The request that it waits for.
     awaits: BTreeSet<u64>,
     /// A client that was refused asks elsewhere, once everything is answered.
     leaves: bool,
@@ -353,7 +353,7 @@ impl Pipelines {
     /// A reply has come.
     ///
     /// # Errors
-    /// What no database may do.
+    /// A thing that no database may do.
     pub fn hear(&mut self, reply: &Reply, hand: &Hand, journal: &mut Journal) -> Result<(), String> {
         let at = reply.at + self.hop();
         let (status, _) = journal.hear(reply, at)?;

@@ -52,7 +52,7 @@ pub enum Victim {
     Node(u8),
 }
 
-/// What of a disk is damaged.
+/// The part of a disk that is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {

@@ -61,13 +61,13 @@ impl Disk {
         }
     }
 
-    /// What a start finds: the damaged checkpoints that it passed.
+    /// The findings of a start: the damaged checkpoints that it passed.
     pub fn find_damage(&mut self, base: Option<usize>) {
         let passed = self.checkpoints.iter_mut().skip(base.map_or(0, |at| at + 1));
         passed.for_each(|checkpoint| checkpoint.known = true);
     }
 
-    /// What stands before the damage is taken for all that there is.
+    /// Takes what stands before the damage for all that there is.
     pub fn cut_at_damage(&mut self, workers: u16) {
         if let Some(at) = self.rotten.take() {
             self.records.truncate(at.saturating_sub(self.gone()));

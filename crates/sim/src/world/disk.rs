@@ -71,7 +71,7 @@ pub(super) struct Disk {
     pub unopened: bool,
     /// A sync waits for a file that cannot be opened.
     pub stands: bool,
-    /// Where the next starts end early, each time.
+    /// The steps at which the next starts end early.
     pub early: Vec<Step>,
     /// A start ended early when it had set aside what was left of a life.
     pub in_between: bool,

@@ -17,12 +17,12 @@ use crate::stage::Actor;
 use crate::trace::What;
 use crate::units::{MS, US};
 
-/// Who sees a start end early waits so long before the next one, at most.
+/// Waits so long before the next start, at most, after one that ended early.
 const PAUSE: Nanos = 20 * MS;
 /// A process that ends once it runs has done so for so long, at most.
 const RUNS: Nanos = 500 * US;
 
-/// What a start has done when it ends early.
+/// The step that a start has done when it ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
@@ -192,7 +192,7 @@ impl<L: Library> World<L> {
         self.nodes[id.0 as usize].disk.early.extend(at);
     }
 
-    /// Where this start of a node ends, if it does early.
+    /// The step at which this start of a node ends, if it does early.
     fn ends_early(&mut self, id: NodeId) -> Option<Step> {
         let disk = &mut self.nodes[id.0 as usize].disk;
         if disk.lacks.is_some() {

@@ -24,7 +24,7 @@ use crate::witness::{DiskWord, Heard, Met, Witness};
 /// A node tells how its disk is once in so many timeouts.
 const TELL_EVERY: u64 = 4;
 
-/// What is known of disks.
+/// Evidence on disks.
 #[derive(Default)]
 pub(super) struct Evidence {
     witness: Witness,
@@ -46,7 +46,7 @@ impl Evidence {
         self.witness.met().collect()
     }
 
-    /// What an earlier process of this node noted down.
+    /// Notes of an earlier process of this node.
     pub fn recall(&mut self, met: Vec<Met>) {
         met.into_iter().for_each(|met| _ = self.witness.learn(met));
     }
@@ -171,7 +171,7 @@ impl MeerkatController {
         self.evidence.witness.clear(me, by, reached)
     }
 
-    /// Who votes in the newest epoch that this node knows of, if it knows of one.
+    /// The voters of the newest epoch that this node knows of, if it knows of one.
     fn electorate(&self) -> Option<Vec<(NodeId, Incarnation)>> {
         let told = self.evidence.electorate.as_ref().filter(|(told, _)| *told > self.epoch);
         let own = || self.members.as_ref().map(|members| members.voters.clone());

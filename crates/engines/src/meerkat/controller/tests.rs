@@ -123,7 +123,7 @@ fn of_all() -> Members {
     Members { voters: vec![who(A), who(B), who(C)], ..Members::default() }
 }
 
-/// What was sent so far: to whom, and what.
+/// Messages that were sent so far, and to whom.
 fn sent(controller: &mut MeerkatController) -> Vec<(NodeId, Control)> {
     let sent = std::mem::take(&mut controller.outbox);
     sent.into_iter().map(|(to, bytes)| (to, Control::decode(&bytes).expect("its own word"))).collect()
@@ -269,7 +269,7 @@ fn voters_say_what_they_know_of_others_disks() {
     assert!(!sent(&mut new).iter().any(|(_, message)| matches!(message, Control::Judged { .. })));
 }
 
-/// Who copied the state while a voter was away has never met that one's disk, and speaks for it later.
+/// A node that copied the state while a voter was away has never met that one's disk, and speaks for it later.
 #[test]
 fn a_learner_is_told_what_its_donor_heard() {
     let mut donor = controller(Durability::Sync, of_all());

@@ -24,7 +24,7 @@ pub trait Source {
     /// As [`get`](Source::get).
     fn version(&mut self, table: TableId, key: &[u8]) -> Result<(Timestamp, bool), Abort>;
 
-    /// Of a key without a trace: no later than this it was deleted, as far as is known here.
+    /// For a key without a trace: no later than this it was deleted, as far as is known here.
     fn gone(&self, table: TableId, key: &[u8]) -> Timestamp {
         let _ = (table, key);
         Timestamp::ZERO

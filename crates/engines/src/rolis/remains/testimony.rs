@@ -1,4 +1,4 @@
-//! What a node had heard of the others' disks, by its own disk.
+//! Words on the others' disks that a node had heard, by its own disk.
 //!
 //! A node that comes back is told by the others if its disk is an older copy (the half of the
 //! [evidence](highwater_core::evidence) that others keep). Who looks at folders without a node asks their records the same, by the same rule.
@@ -10,7 +10,7 @@ use highwater_core::evidence::{Known, Starts};
 
 use crate::witness::{RECORD, Witness};
 
-/// What a controller noted down of others' disks.
+/// Notes of a controller on others' disks.
 #[derive(Clone, Debug, Default)]
 pub struct Testimony(Witness);
 

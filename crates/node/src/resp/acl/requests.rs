@@ -11,7 +11,7 @@ use crate::resp::moment::Moment;
 use crate::resp::request::{Args, Framing, Step, Watch};
 use crate::resp::{Procedures, interactive};
 
-/// What is asked, beside the arguments.
+/// A request but for its arguments.
 pub struct Asked<'a> {
     /// The name of the user who asks.
     pub user: &'a [u8],

@@ -441,7 +441,7 @@ impl Connection {
         self.fail(seq, |door| door.referral(refusal, || slot));
     }
 
-    /// What was on offer is not, and has no answer yet. Whether it was given one: it was begun.
+    /// Takes back the request that was on offer, which has no answer yet. Whether it was given one: it was begun.
     fn take_back(&mut self, seq: u64, kind: Offer) -> bool {
         self.stage = Stage::Open;
         self.ahead_of_pause = false;

@@ -55,7 +55,7 @@ impl Connection {
         self.ask(single::opcode(&self.args), single::args(&self.args))
     }
 
-    /// What stands on offer may have been admitted long ago, by users of before: while the engine was busy, or another node led.
+    /// Looks again at the request on offer. It may have been admitted long ago, by users of before: while the engine was busy, or another node led.
     pub(super) fn look_at_what_is_offered(&mut self) {
         let Stage::Offering { seq, procedure, kind, session, .. } = self.stage else { return };
         // What is removed in steps goes on to its end.

@@ -128,7 +128,7 @@ pub struct Keyspace<'a, T> {
     smalls: Vec<Packed>,
     /// The user who runs a command that asks for that; `None`: one who may do everything, and has no session.
     user: Option<Vec<u8>>,
-    /// What the transaction may yet remove of larger collections.
+    /// Rows and bytes that the transaction may yet remove of larger collections.
     paying: Room,
     /// The command has begun before: it waits for data of which it found none, or removes more keys.
     pub goes_on: bool,

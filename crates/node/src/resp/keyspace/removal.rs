@@ -129,7 +129,7 @@ impl<T: Transaction> Keyspace<'_, T> {
     }
 }
 
-/// Where the rows of a collection stand, and the row that has the sweep remove them.
+/// The place of a collection's rows, and the row that has the sweep remove them.
 fn garbage(head: &Head) -> (TableId, [u8; 17]) {
     match head.has_items() {
         true => (ITEMS, rows::items_garbage_row(head.id)),

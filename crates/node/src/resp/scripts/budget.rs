@@ -195,7 +195,7 @@ impl Budget {
         Ok(())
     }
 
-    /// What it knows of the growth of tables.
+    /// The watch over the growth of tables.
     pub fn crowds(&self) -> &Crowds {
         &self.crowds
     }

@@ -37,7 +37,7 @@ struct Guarded {
     library: &'static CStr,
     name: &'static CStr,
     cost: Cost,
-    /// What runs in its place.
+    /// The function that runs in its place.
     instead: Option<lua_CFunction>,
 }
 
@@ -221,7 +221,7 @@ unsafe fn insert(state: *mut lua_State) -> Result<u64, &'static CStr> {
     }
 }
 
-/// What moves items counts its steps; its table is no longer than memory has room for.
+/// A function that moves items counts its steps; its table is no longer than memory has room for.
 unsafe fn length(state: *mut lua_State) -> Result<u64, &'static CStr> {
     // SAFETY: it only looks.
     unsafe { elements(state) }.map(|_| 0)

@@ -30,7 +30,7 @@ const NUMBER: i32 = ffi::LUA_TNUMBER;
 /// Knows the hash parts of a machine's tables.
 #[derive(Debug, Default)]
 pub struct Crowds {
-    /// Whose place is taken.
+    /// The allocator whose place is taken, and its data.
     original: Cell<Option<(lua_Alloc, *mut c_void)>>,
     /// Hash parts: address, nodes. A string of just that size is taken for one, too.
     parts: RefCell<BTreeMap<usize, usize>>,
@@ -91,7 +91,8 @@ impl Crowds {
             chains.resize(nodes, 0);
             let mut meetings = 0;
             for node in (0..*before).map(|node| at + node * NODE_BYTES) {
-                // SAFETY: the part is alive and has so many nodes, aligned as its words are. Whatever it is, all bits are a number.
+                // SAFETY: the part is alive and has so many nodes, aligned as its words are. What is no
+                // part, but has the size of one (a string, a buffer), may hold anything: its bits are read as numbers, and mean nothing but a refusal.
                 let (value, key, tag, second) = unsafe {
                     let read = |at: usize| std::ptr::with_exposed_provenance::<i32>(at).read_unaligned();
                     (
@@ -118,7 +119,7 @@ fn nodes_of(bytes: usize) -> Option<usize> {
     (nodes >= FEWEST_NODES && nodes.is_power_of_two() && nodes * NODE_BYTES == bytes).then_some(nodes)
 }
 
-/// What Lua asks for memory: as the allocator behind it, but for tables.
+/// The allocator that Lua calls: the one behind it, but for tables.
 unsafe extern "C" fn allocate(data: *mut c_void, block: *mut c_void, old: usize, new: usize) -> *mut c_void {
     // SAFETY: `watch` put it there, and `leave` was not called. Lua frees what it was given, with its size.
     unsafe {

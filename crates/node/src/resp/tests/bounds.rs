@@ -3,7 +3,7 @@
 use super::double::{Client, Node, multibulk};
 use crate::clock::thread_cpu_ms;
 
-/// What is answered, and within how much CPU time of this thread.
+/// The answer, within some seconds of this thread's CPU time.
 #[track_caller]
 fn quick(client: &mut Client, words: &[&[u8]]) -> String {
     let began = thread_cpu_ms();

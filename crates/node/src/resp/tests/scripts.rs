@@ -471,7 +471,7 @@ fn a_table_grows_unless_its_numbers_are_chosen_to_meet() {
     }
 }
 
-/// What counts a run's memory counts the same while the growth of tables is looked at.
+/// The count of a run's memory is the same while the growth of tables is looked at.
 #[test]
 fn a_large_run_s_memory_is_bounded_as_before() {
     let mut client = bounded(40_000_000, 8);

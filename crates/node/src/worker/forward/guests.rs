@@ -90,7 +90,7 @@ struct Running {
     reply_bytes: usize,
 }
 
-/// What is said of a request before it is submitted.
+/// The judgement on a request before it is submitted.
 pub enum Judged {
     /// It may be.
     May,

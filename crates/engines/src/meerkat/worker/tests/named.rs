@@ -1,4 +1,4 @@
-//! What takes effect is named to a host that has clients who wait for it.
+//! Rows that take effect are named to a host that has clients who wait for it.
 
 use super::*;
 
