@@ -21,6 +21,7 @@ import subprocess
 import tempfile
 import time
 
+from moved import was
 from under_valgrind import Watched, entries, parser, released, slowed, vgdb
 
 CALLGRIND = "valgrind --tool=callgrind --instr-atstart=no --separate-threads=yes --dump-instr=yes --compress-pos=no --fair-sched=yes -q"
@@ -134,7 +135,7 @@ def places(binary, addresses):
     for block in re.split(r"^0x", told, flags=re.M)[1:]:
         address, *lines = block.split("\n")
         frames = zip(lines[::2], (re.search(r"crates/[^:]*", file) for file in lines[1::2]))
-        ours = [(file.group(), function.split("<")[0] or function) for function, file in frames if file and "core_arch" not in file.group()]
+        ours = [(was(file.group()), function.split("<")[0] or function) for function, file in frames if file and "core_arch" not in file.group()]
         found[int(address, 16)] = ours or [("elsewhere", lines[0])]
     return found
 

@@ -53,13 +53,6 @@ fn those_of_one_connection_take_effect_in_the_order_in_which_they_were_sent() {
     for third in ["", "fail"] {
         expect(Serializable, &with_a_third(third), &[G0Process]);
     }
-    // What only reads other keys may be of the moment before what was written last: another one sees neither, or the later write alone.
-    let elsewhere =
-        |third: &str| format!("0 0-30 #1.1 x+1\n 1 1-5 #1.2 y=[]\n 2 6-8 y+7\n 3 9-12 y=[7] x=[]\n {third}");
-    for level in [Serializable, Session, Strict] {
-        expect(level, &elsewhere("4 40-50 x=[1]"), &[]);
-        expect(level, &elsewhere("4 2-29 #1.3 x=[]"), &[GSingleProcess]);
-    }
     expect(Strict, "0 1-30 #1.1 x+1\n 1 0-29 #1.2 x+2", &[BrokenHistory]);
     expect(Strict, "0 0-30 #1.1 x+1\n 1 1-29 #1.1 x+2", &[BrokenHistory]);
 }

@@ -51,6 +51,12 @@ pub struct SimArgs {
     /// The first seed of many.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub from: u64,
+    /// Run these seeds, the last one not among them.
+    #[arg(long, value_name = "A..B", value_parser = some_seeds, conflicts_with_all = ["seed", "runs", "minutes", "plan", "from"])]
+    pub seeds: Option<Range<u64>>,
+    /// Write each seed's trace into this file, a line a seed. Two builds behave alike if their files are equal.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "minutes", "plan"])]
+    pub traces: Option<PathBuf>,
     /// Which engine: any that replicates. Processes end only with one that goes on when a replica is lost (rolis, strawman, meerkat, meerkat-strict).
     #[arg(long, default_value = "rolis", value_name = "E", value_parser = engine)]
     pub engine: EngineKind,
@@ -102,7 +108,24 @@ fn some_minutes(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
+/// Seeds from the first on to the one before the second.
+fn some_seeds(text: &str) -> std::result::Result<Range<u64>, String> {
+    let bad = || format!("`{text}` is no A..B with A below B");
+    let (first, end) = text.split_once("..").ok_or_else(bad)?;
+    match (first.parse(), end.parse()) {
+        (Ok(first), Ok(end)) if first < end => Ok(first..end),
+        _ => Err(bad()),
+    }
+}
+
 impl SimArgs {
+    /// Many seeds: which ones. Without an end if they run for some minutes.
+    fn range(&self) -> Range<u64> {
+        let runs = self.runs.or(self.minutes.is_none().then_some(RUNS));
+        let end = runs.map_or(u64::MAX, |runs| self.from.saturating_add(runs));
+        self.seeds.clone().unwrap_or(self.from..end)
+    }
+
     /// What the replicas keep.
     fn level(&self) -> Durability {
         match (self.disks, self.disks_behind) {
@@ -183,13 +206,15 @@ fn one(args: &SimArgs, plan: &Plan) -> Result<()> {
 fn many(args: &SimArgs) -> Result<()> {
     let jobs = args.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let minutes = args.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes));
-    let runs = args.runs.or(minutes.is_none().then_some(RUNS));
-    let seeds = args.from..runs.map_or(u64::MAX, |runs| args.from.saturating_add(runs));
+    let mut traces = args.traces.as_deref().map(Traces::create).transpose()?;
     let started = Instant::now();
     let over = minutes.map(|length| started + length);
     let (mut total, mut progress, mut cpu) = (Total::default(), Progress::new(), Duration::ZERO);
     let mut failed: Vec<(u64, String)> = Vec::new();
-    for (seed, ended) in sweep(seeds, jobs, (args.engine, args.level()), args.twice, over) {
+    for (seed, ended) in sweep(args.range(), jobs, (args.engine, args.level()), args.twice, over) {
+        if let Some(traces) = &mut traces {
+            traces.keep(seed, &ended);
+        }
         match ended {
             Ok(summary) => total.add(&summary),
             Err(broken) => {
@@ -204,6 +229,7 @@ fn many(args: &SimArgs) -> Result<()> {
         progress.show(&format!("{}, {} failed", total.describe(cpu), failed.len()));
     }
     progress.clear();
+    traces.as_ref().map_or(Ok(()), Traces::save)?;
     println!("{}; {:.1} s on {jobs} threads", total.describe(cpu), started.elapsed().as_secs_f64());
     println!("{}", total.details());
     if failed.is_empty() {
@@ -253,6 +279,37 @@ fn sweep(
         });
     }
     receiver
+}
+
+/// A line for each seed: its trace, or that it failed and how. In the order of the seeds, so that files can be compared.
+struct Traces {
+    file: PathBuf,
+    lines: BTreeMap<u64, String>,
+}
+
+impl Traces {
+    /// Makes the file, so that one that cannot be written is told of before hours of runs.
+    fn create(file: &Path) -> Result<Traces> {
+        let traces = Traces { file: file.to_path_buf(), lines: BTreeMap::new() };
+        traces.save()?;
+        Ok(traces)
+    }
+
+    fn keep(&mut self, seed: u64, ended: &std::result::Result<Summary, Box<Broken>>) {
+        let line = match ended {
+            Ok(summary) => format!("{seed}\t{:016x}", summary.trace),
+            Err(broken) => {
+                format!("{seed}\tfailed: {}", broken.to_string().lines().next().unwrap_or_default())
+            }
+        };
+        self.lines.insert(seed, line);
+    }
+
+    fn save(&self) -> Result<()> {
+        let text: String = self.lines.values().flat_map(|line| [line, "\n"]).collect();
+        std::fs::write(&self.file, text)
+            .map_err(|error| Failure::unreadable(format!("{}: {error}", self.file.display())))
+    }
 }
 
 /// Shrinks, reports and saves a failure; says it in one line.

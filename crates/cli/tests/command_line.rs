@@ -74,7 +74,7 @@ fn every_subcommand_has_help_with_exit_codes() {
 }
 
 /// What is wrong, and what the one line must say about it.
-const MISUSES: [(&[&str], &str); 37] = [
+const MISUSES: [(&[&str], &str); 39] = [
     (&["serve", "--no-such-flag"], "--no-such-flag"),
     (&["no-such-command"], "no-such-command"),
     (&["stauts"], "exists: 'status'"),
@@ -108,6 +108,8 @@ const MISUSES: [(&[&str], &str); 37] = [
     (&["sim", "--runs", "0"], "--runs"),
     (&["sim", "--minutes", "0"], "--minutes"),
     (&["sim", "--seed", "1", "--runs", "2"], "cannot be used with"),
+    (&["sim", "--seeds", "7..7"], "A..B"),
+    (&["sim", "--seeds", "1..3", "--runs", "2"], "cannot be used with"),
     (&["sim", "--engine", "silo"], "silo"),
     (&["sim", "planted", "--repeats", "0"], "--repeats"),
     (&["check"], "<FILE>"),
@@ -248,6 +250,25 @@ fn a_seed_is_run_twice_and_a_plan_that_cannot_be_read_is_exit_code_5() {
         assert_one_line(&error);
         assert!(error.contains(plan), "{error}");
     }
+}
+
+#[test]
+fn traces_of_seeds_can_be_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let traces = |name: &str, jobs: &str| {
+        let file = folder.path().join(name);
+        let sim = ["sim", "--seeds", "3..6", "--jobs", jobs, "--traces", file.to_str().unwrap()];
+        let (code, out, error) = highwater(&sim);
+        assert_eq!(code, 0, "{out}{error}");
+        std::fs::read_to_string(&file).unwrap()
+    };
+    let one = traces("one", "1");
+    let seeds: Vec<&str> = one.lines().map(|line| line.split_once('\t').unwrap().0).collect();
+    assert_eq!(seeds, ["3", "4", "5"], "{one}");
+    assert_eq!(one, traces("two", "2"));
+    let (code, _, error) = highwater(&["sim", "--seeds", "3..4", "--traces", "/no/such/folder/traces"]);
+    assert_eq!(code, 5, "{error}");
+    assert!(error.contains("/no/such/folder/traces"), "{error}");
 }
 
 /// A config of one node with its own addresses, and one line of its own at the end.

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::access::NO_TXN;
 use crate::findings::Findings;
 use crate::graph::{CONT, Edges, PROCESS, REALTIME};
-use crate::history::{History, Op, Status, Txn};
+use crate::history::{History, Status, Txn};
 use crate::verdict::{AnomalyKind, Level, Options};
 use crate::words;
 
@@ -90,10 +90,7 @@ impl Order<'_> {
         let sent = by_connection(self.history);
         let of = |id: u32| connection(&self.history.txns[id as usize]);
         for connection in sent.chunk_by(|a, b| of(*a) == of(*b)) {
-            self.link_connection(
-                connection.iter().copied().filter(|txn| self.happened[*txn as usize]),
-                edges,
-            );
+            chain(connection.iter().copied().filter(|txn| self.happened[*txn as usize]), edges);
         }
         let sessions = self.options.sessions;
         let clients = by_client(self.history);
@@ -111,26 +108,6 @@ impl Order<'_> {
         }
         if self.options.level == Level::Strict {
             self.link_real_time(edges);
-        }
-    }
-
-    /// Draws the order of one connection: each before the next that writes, and before the later ones that touch one of its keys. One that only reads
-    /// may be of a moment before what was written last elsewhere: it has no effect that could come early.
-    fn link_connection(&self, sent: impl Iterator<Item = u32>, edges: &mut Edges) {
-        let ops = |id: u32| &self.history.txns[id as usize].ops;
-        let share = |one: u32, other: u32| {
-            ops(one).iter().any(|op| ops(other).iter().any(|known| known.key() == op.key()))
-        };
-        let (mut before, mut since_write): (Vec<u32>, Vec<u32>) = Default::default();
-        for txn in sent {
-            if ops(txn).iter().any(Op::is_write) {
-                since_write.drain(..).for_each(|earlier| edges.link(earlier, txn, PROCESS));
-            } else {
-                let near = before.iter().filter(|earlier| share(**earlier, txn));
-                near.for_each(|earlier| edges.link(*earlier, txn, PROCESS));
-            }
-            before.push(txn);
-            since_write.push(txn);
         }
     }
 

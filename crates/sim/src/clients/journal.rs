@@ -43,6 +43,9 @@ impl Asked {
 /// Processes from here on were told something that may be lost.
 const LOST: u64 = 1 << 62;
 
+/// Behind every run.
+const NEVER: Nanos = Nanos::MAX / 2;
+
 /// All transactions of a run, by their tokens.
 #[derive(Default)]
 pub struct Journal(pub(super) BTreeMap<u64, Asked>);
@@ -190,12 +193,28 @@ impl Journal {
         None
     }
 
+    /// When what was sent over connections is with its clients: replies come in the order of the requests, so one that is there waits for those
+    /// in front of it. What stands behind one that nobody answered is never heard.
+    fn heard(&self) -> BTreeMap<u64, Nanos> {
+        let mut latest: BTreeMap<u64, Nanos> = BTreeMap::new();
+        let placed = self.0.iter().filter_map(|(token, asked)| Some((token, asked, asked.place?)));
+        let heard = placed.map(|(token, asked, place)| {
+            let latest = latest.entry(place.connection).or_default();
+            *latest = asked.ended.as_ref().map_or(NEVER, |(_, at, _)| (*at).max(*latest));
+            (*token, *latest)
+        });
+        heard.collect()
+    }
+
     /// For the checker.
     pub fn history(&self) -> History {
-        let mut history = History::new();
-        for asked in self.0.values() {
+        let (mut history, heard) = (History::new(), self.heard());
+        for (token, asked) in &self.0 {
             let (status, t1, seen) = match &asked.ended {
-                Some((status, at, seen)) => (*status, (*status != Status::Info).then_some(*at), Some(seen)),
+                Some((status, at, seen)) => {
+                    let at = heard.get(token).unwrap_or(at);
+                    (*status, (*status != Status::Info).then_some(*at), Some(seen))
+                }
                 None => (Status::Info, None, None),
             };
             let mut ops = Vec::new();
@@ -255,5 +274,23 @@ fn record(history: &mut History, ops: &mut Vec<CheckedOp>, op: Op, seen: Option<
         // Only runs that write no blobs any more drop them.
         Op::Drop(_) => {}
         Op::Peek(..) | Op::Glance(..) | Op::Transfer(..) | Op::Total | Op::Audit(_) | Op::Count(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_over_a_connection_come_in_the_order_of_the_requests() {
+        let mut journal = Journal::default();
+        for number in 0..4 {
+            journal.send(number, vec![Op::Set(1, number as u32)], Place { connection: 7, number }, 0);
+        }
+        journal.end(1, Status::Ok, 5, vec![Observed::default()]);
+        journal.end(0, Status::Fail, 9, Vec::new());
+        journal.end(3, Status::Ok, 6, vec![Observed::default()]);
+        let ends: Vec<_> = journal.history().txns.iter().map(|txn| txn.t1).collect();
+        assert_eq!(ends, [Some(9), Some(9), None, Some(NEVER)]);
     }
 }

@@ -34,21 +34,23 @@ pub fn may_all_end<L: Library>(world: &World<L>) -> bool {
 /// Whether a majority may forget what it accepted last. Then nobody leads before *all* voters are back, each with its disk: so nobody has
 /// lost it, or has nothing on it yet.
 fn may_forget<L: Library>(world: &World<L>) -> bool {
-    let accounts = accounts(world);
-    let votes = |id: NodeId| {
-        let life = world.incarnation(id);
-        let is = |member: &Member| member.node == id && member.voter && member.incarnation == life;
-        accounts.iter().all(|account| account.members.iter().any(is))
-    };
-    let comes_back = |id: &NodeId| world.has_its_disk(*id) && votes(*id);
+    let comes_back = |id: &NodeId| world.has_its_disk(*id) && votes(world, *id);
     let back = world.ids().filter(comes_back).fold(0, |back, id| back | 1 << id.0);
     let all = |members: &u32| back & members == *members;
     !world.is_behind() || world.may_lose && memberships(world).iter().all(all)
 }
 
-/// Whether a node's disk leads to the state that it has: not while it copies one, or has copied one that is not on its disk.
+/// Whether this life of a node votes, by every account.
+fn votes<L: Library>(world: &World<L>, id: NodeId) -> bool {
+    let life = world.incarnation(id);
+    let is = |member: &Member| member.node == id && member.voter && member.incarnation == life;
+    accounts(world).iter().all(|account| account.members.iter().any(is))
+}
+
+/// Whether a voter's disk leads to the state that it has: not while it copies one, or has copied one that is not on its disk.
 fn keeps<L: Library>(world: &World<L>, id: NodeId) -> bool {
     world.status(id).is_some_and(|status| status.copying_bytes.is_none())
+        && votes(world, id)
         && (world.disk_leads(id) || !world.durable())
 }
 

@@ -91,10 +91,15 @@ impl Plan {
         if wanted { self.with_guests(redis) } else { self }
     }
 
-    /// The same with these guests. Moments order what they see, so no counter of commits goes back; and disks that are full would keep
-    /// expired keys where they are.
+    /// The same with these guests. Moments order what they see, so no counter of commits goes back; and disks that are full, or cannot open their next
+    /// file, would keep expired keys where they are.
     pub fn with_guests(mut self, redis: Redis) -> Plan {
-        self.faults.retain(|at| !matches!(at.fault, Fault::SetBack(..) | Fault::FillDisk(..)));
+        let keys_expire = redis.expiring + redis.pipelined > 0;
+        self.faults.retain(|at| match at.fault {
+            Fault::SetBack(..) | Fault::FillDisk(..) => false,
+            Fault::FailOpen(..) => !keys_expire,
+            _ => true,
+        });
         self.redis = Some(redis);
         self
     }

@@ -33,13 +33,11 @@ impl Disk {
         }
     }
 
-    /// Whether a start leads to all that the disk was relied on for. One that begins from an older checkpoint may have to copy the state: before the
-    /// newest one was written it had copied another one.
+    /// Whether a start leads to all that the disk was relied on for. What was copied since the checkpoint from which it begins is not on the disk.
     fn leads(&self, workers: u16, engine: EngineKind) -> bool {
         match self.base() {
-            Ok(None) => true,
-            Ok(Some(at)) if at + 1 == self.checkpoints.len() => true,
-            Ok(Some(at)) => engine == EngineKind::Rolis && self.can_begin_from(workers, at),
+            Ok(base) if engine == EngineKind::Rolis => self.can_begin_from(workers, base),
+            Ok(base) => base.is_none_or(|at| at + 1 == self.checkpoints.len()),
             Err(_) => false,
         }
     }

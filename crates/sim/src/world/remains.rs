@@ -27,12 +27,13 @@ impl Disk {
     /// Whether the last but one of them and the records behind it are enough.
     pub(super) fn can_spare_newest(&self, workers: u16) -> bool {
         let older = self.checkpoints().checked_sub(2);
-        older.is_some_and(|older| !self.checkpoints[older].rotten && self.can_begin_from(workers, older))
+        older
+            .is_some_and(|older| !self.checkpoints[older].rotten && self.can_begin_from(workers, Some(older)))
     }
 
-    /// Whether one of them and the records behind it are enough.
-    pub(super) fn can_begin_from(&self, workers: u16, checkpoint: usize) -> bool {
-        self.read(workers, Some(checkpoint)).is_ok()
+    /// Whether one of them, or the beginning, and the records behind it are enough.
+    pub(super) fn can_begin_from(&self, workers: u16, checkpoint: Option<usize>) -> bool {
+        self.read(workers, checkpoint).is_ok()
     }
 
     /// From one of them, or from the beginning.
