@@ -5,8 +5,11 @@
 //! another one. So the latest timestamp is remembered in slots, by hash: several keys share one. A key may seem to have been deleted later than it
 //! was, and never earlier.
 //!
+//! A state that was copied, or loaded from a checkpoint, comes without this: whoever brings it says up to when a delete may have left no trace in it, and
+//! that is told of every key without a record.
+//!
 //! *Invariant.* What is told of a key without a record never shrinks, and is no less than the timestamp of any of its tombstones that was unlinked
-//! here. It is noted down before the record leaves its index, so whoever finds no record finds this.
+//! here, or where the state came from. It is noted down before the record leaves its index, so whoever finds no record finds this.
 
 use std::sync::OnceLock;
 
@@ -21,7 +24,11 @@ const SLOTS: usize = if cfg!(any(shuttle, loom)) { 4 } else { 1 << 16 };
 
 /// See the module's description.
 #[derive(Default)]
-pub(crate) struct Gone(OnceLock<Box<[AtomicU64]>>);
+pub(crate) struct Gone {
+    slots: OnceLock<Box<[AtomicU64]>>,
+    /// Of all keys.
+    base: AtomicU64,
+}
 
 impl Gone {
     /// A tombstone is about to be unlinked.
@@ -30,19 +37,43 @@ impl Gone {
             // A placeholder, which nobody ever saw.
             return;
         }
-        let slots = self.0.get_or_init(|| (0..SLOTS).map(|_| AtomicU64::new(0)).collect());
+        let slots = self.slots.get_or_init(|| (0..SLOTS).map(|_| AtomicU64::new(0)).collect());
         // Release; pairs with the Acquire in `latest`.
         slots[slot(table, key)].fetch_max(ts.0, Ordering::Release);
     }
 
+    /// Deletes up to this may have left no trace.
+    pub fn note_all(&self, upto: Timestamp) {
+        self.base.fetch_max(upto.0, Ordering::Release);
+    }
+
     /// The latest timestamp of a tombstone of this key that was unlinked, or of another one of its slot; zero if there was none.
     pub fn latest(&self, table: TableId, key: &[u8]) -> Timestamp {
-        let slots = self.0.get();
-        Timestamp(slots.map_or(0, |slots| slots[slot(table, key)].load(Ordering::Acquire)))
+        let noted = self.slots.get().map_or(0, |slots| slots[slot(table, key)].load(Ordering::Acquire));
+        Timestamp(noted.max(self.base.load(Ordering::Acquire)))
     }
 }
 
 fn slot(table: TableId, key: &[u8]) -> usize {
     let mixed = ByteKeys::hash(key) ^ u64::from(table.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed as usize & (SLOTS - 1)
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_that_came_from_elsewhere_lacks_deletes() {
+        let gone = Gone::default();
+        assert_eq!(gone.latest(TableId(0), b"k"), Timestamp::ZERO);
+        gone.note_all(Timestamp(70));
+        gone.note_all(Timestamp(50));
+        assert_eq!(gone.latest(TableId(0), b"k"), Timestamp(70));
+        gone.note(TableId(0), b"k", Timestamp(60));
+        assert_eq!(gone.latest(TableId(0), b"k"), Timestamp(70));
+        gone.note(TableId(0), b"k", Timestamp(90));
+        assert_eq!(gone.latest(TableId(0), b"k"), Timestamp(90));
+        assert_eq!(gone.latest(TableId(0), b"other"), Timestamp(70));
+    }
 }

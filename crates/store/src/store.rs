@@ -83,6 +83,12 @@ impl Store {
         &self.schema
     }
 
+    /// What is put into this empty store was copied or kept: deletes up to a timestamp may have left no trace in it. So no key without a record is told to
+    /// have been deleted earlier.
+    pub fn lacks_deletes_until(&self, upto: Timestamp) {
+        self.gone.note_all(upto);
+    }
+
     /// Takes memory from the system ahead of its use, and touches it: the kernel clears pages when they are first
     /// touched, which can cost a transaction as much as everything else that it does.
     pub fn reserve(&self, bytes: u64) {

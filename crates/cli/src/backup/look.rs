@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use highwater_node::storage::archive::{Chain, Glance, had_something, was_copied};
 
-use super::moment::{NOTHING, Spanned, Unfinished, Unusable, look_through};
+use super::moment::{NOTHING, Spanned, Unfinished, Unusable, look_through, times};
 use crate::progress::Progress;
 
 /// What looks damaged is looked at so often, if it changes in between.
@@ -72,20 +72,26 @@ fn judge(chain: &Chain, progress: &mut Progress) -> Spanned {
             // Nobody was promised what an unfinished copy would have brought.
             span.unfinished = unfinished(chain).filter(|copy| match copy {
                 Unfinished::CutShort => span.lacks.unfinished,
-                _ => !span.lacks.words().is_empty(),
+                _ => !span.lacks.words().is_empty() && !span.lacks.damaged,
             });
             Ok(span)
         }
         Err(why) => {
             let whole = why == NOTHING;
             let had_something = !whole && had_something(&chain.disk).unwrap_or(true);
+            let may_be_unfinished = !whole && !is_damaged(chain);
             Err(Unusable {
                 why,
                 had_something,
-                unfinished: unfinished(chain).filter(|copy| !whole && copy.is_first()),
+                unfinished: unfinished(chain).filter(|copy| may_be_unfinished && copy.is_first()),
             })
         }
     }
+}
+
+/// Whether the journal is damaged in the middle. No step of a copy leaves that, whatever else is missing.
+fn is_damaged(chain: &Chain) -> bool {
+    times(&chain.disk, &mut |_| {}).is_ok_and(|(summary, _)| summary.damage.is_some())
 }
 
 /// The state of the copy that has not come to its end, if there is such a one: a process that writes to the archive writes to its last

@@ -171,7 +171,10 @@ fn behind(
 const TELL_EVERY: u64 = 4 << 20;
 
 /// What a chain's journal is, and the times that its node noted.
-fn times(disk: &ChainDisk, told: &mut dyn FnMut(u64)) -> std::result::Result<(Summary, Vec<Moment>), String> {
+pub fn times(
+    disk: &ChainDisk,
+    told: &mut dyn FnMut(u64),
+) -> std::result::Result<(Summary, Vec<Moment>), String> {
     let (mut times, mut bytes, mut tell_at) = (Vec::new(), 0, TELL_EVERY);
     let mut note = |bytes: &[u8]| {
         // Of other writers' records none begins like this.

@@ -35,7 +35,7 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
         if let Some(copy) = unfinished_copy(&span) {
             unfinished.push((chain.number, copy));
             // Whoever wants that one is told why it has no moment yet.
-            if copy.is_first() && args.moment.chain != Some(chain.number) {
+            if copy.is_first() && damaged.is_empty() && args.moment.chain != Some(chain.number) {
                 continue;
             }
         }

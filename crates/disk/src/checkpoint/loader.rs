@@ -110,6 +110,7 @@ impl Loader {
 fn open<D: Disk>(disk: &D, number: u64, store: &Arc<Store>, limit: u64) -> Result<Loading<D::File>, Error> {
     let manifest = Manifest::read(disk, number)?;
     manifest.check_schema(store.schema())?;
+    store.lacks_deletes_until(manifest.complete_at);
     let part = |part| {
         let reader = PartReader::open(disk, &manifest, part)?;
         let importer = Importer::new(store.clone());

@@ -232,6 +232,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_copied_state_does_not_know_what_was_deleted() {
+        let mut alone = Alone::new();
+        let version = alone.watch();
+        assert!(alone.holds(version));
+        let absent = version.0 & !WAS_ABSENT;
+        alone.0.store().lacks_deletes_until(Timestamp(absent + 5));
+        assert!(!alone.holds(version), "it may have been written and deleted since");
+        let later = alone.watch();
+        assert!(alone.holds(later));
+    }
+
     /// Its version was the tombstone's, and zero once that was unlinked: `EXEC` answered nil though nobody had touched it.
     #[test]
     fn a_key_that_was_just_deleted_is_as_it_was_when_its_tombstone_is_gone() {

@@ -339,8 +339,35 @@ fn a_chain_whose_first_copy_was_given_up_for_another_is_no_damage() {
             fs::copy(&file, first.join(name)).unwrap();
         }
     }
+    let beginning = fs::read(&journal_files(&first)[0]).unwrap();
     fs::remove_file(&journal_files(&first)[0]).unwrap();
     given_up("the journal's beginning is missing");
+    // What no copy leaves is damage, though the chain has no mark: that may be lost, and copies of earlier builds have none.
+    let damage = |at: usize| {
+        let mut bytes = beginning.clone();
+        bytes[at] ^= 0xff;
+        let segment = journal_files(&path.join("chain-0002")).remove(0);
+        fs::write(first.join(segment.file_name().unwrap()), bytes).unwrap();
+    };
+    damage(beginning.len() / 3);
+    let chains = Archive::open(Arc::new(FolderPlace::new(&path))).unwrap().chains().unwrap();
+    let unfinished = match span(&chains[0], &mut Progress::new()) {
+        Ok(span) => span.unfinished,
+        Err(unusable) => unusable.unfinished,
+    };
+    assert_eq!(unfinished, None);
+    // A later chain of another life has not what this one had.
+    let of = fs::read_to_string(first.join("chain.json")).unwrap();
+    let life = format!("{:x}", world_life(&of) + 1);
+    fs::write(first.join("chain.json"), of.replace(&format!("{:x}", world_life(&of)), &life)).unwrap();
+    let chains = Archive::open(Arc::new(FolderPlace::new(&path))).unwrap().chains().unwrap();
+    assert!(!chains[0].is_succeeded);
+}
+
+/// The life of which a chain says that it is.
+fn world_life(chain: &str) -> u64 {
+    let life = chain.split("\"incarnation\"").nth(1).and_then(|rest| rest.split('"').nth(1));
+    u64::from_str_radix(life.expect("a chain says so"), 16).unwrap()
 }
 
 /// The same of a later copy: a checkpoint was brought, or half a group, and then the node had removed what comes next.

@@ -186,6 +186,8 @@ impl MeerkatController {
     fn begin(&mut self, now: Nanos, change: &Arc<Change>, afresh: bool) {
         if afresh {
             self.store = Store::new(self.schema.clone());
+            // Those of this epoch it hears of.
+            self.store.lacks_deletes_until(change.base);
             self.marks = marks_of(&self.schema, &self.shared.options);
             self.copying = None;
             self.leave_store();

@@ -104,6 +104,8 @@ impl RolisController {
         self.desk.note(format!("copying the state from {from}, floor {floor}"));
         self.leave_checkpoints(now, "the store is replaced");
         self.store = Store::new(self.schema.clone());
+        // Those behind the floor are in the copy, or in the log.
+        self.store.lacks_deletes_until(floor);
         let shared = &self.desk.shared;
         // All workers are parked: nobody uses the cells.
         shared.watermark.restart(epoch, members.clone(), floor, &starts);

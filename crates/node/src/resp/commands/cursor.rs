@@ -7,19 +7,22 @@
 //!
 //! A *place* is what all have in common whose hashes agree in 52 bits. Few do by chance. Somebody may choose names so that as many do as they
 //! like, a *crowd*, and no call tells a crowd at once. Then the scan goes on at one of them, whose [spot](crate::resp::keyspace::rows::spot) is far longer than a
-//! cursor. The cursor has a print of it, by which anybody finds it again: in the *block* that the cursor names, or in the next one. A node
+//! cursor. The cursor has a print of it, by which any node finds it again: in the *block* that the cursor names, or in the next one. A node
 //! that has handed such a cursor out [remembers](crate::resp::bookmarks) the spot and need not look for it.
+//!
+//! Two names of one print could lead a scan in a circle, and 2^19 names that somebody makes have two. So prints have a secret in them that no client knows
+//! ([`Secret`](crate::resp::keyspace::secret::Secret)), and each collection has prints of its own.
 //!
 //! # Invariant
 //!
 //! No cursor leads behind what it stands for: something may be told twice, and nothing is missed. So whatever is not found again leads to the
-//! start of the cursor's block. Builds before this one read every cursor as a place of 53 bits, and handed such places out. The block is
-//! the one in front of the crowd's for their sake: as a place, too, the cursor lies in front of the crowd. (Not so in the very first block, in front of
-//! which there is none.) And an odd cursor of theirs leads to the start of the block that it lies in.
+//! start of the cursor's block. The block is the one in front of the crowd's: read as a place, too, the cursor lies in front of the crowd (not so in the
+//! very first block, in front of which there is none).
 
 use sha2::{Digest, Sha256};
 
 use crate::resp::errors::CommandError;
+use crate::resp::keyspace::secret::Secret;
 
 /// Bits of a cursor. Clients may keep it in a signed integer or in a double, which is all that JavaScript has.
 const BITS: u32 = 53;
@@ -105,10 +108,10 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// The one at this hash, of which this is the name.
-    pub fn of(hash: u64, name: &[u8]) -> Crowd {
-        let block = hash >> (u64::BITS - BLOCK_BITS);
-        Crowd { block: block.saturating_sub(1), print: print(hash, name) }
+    /// The one at this [spot](crate::resp::keyspace::rows::spot).
+    pub fn of(key: &PrintKey, spot: &[u8]) -> Crowd {
+        let block = hash_at(spot) >> (u64::BITS - BLOCK_BITS);
+        Crowd { block: block.saturating_sub(1), print: key.print(spot) }
     }
 
     /// The first hash at which it may be.
@@ -122,22 +125,37 @@ impl Crowd {
         next << (u64::BITS - BLOCK_BITS) | (u64::MAX >> BLOCK_BITS)
     }
 
-    /// Whether this is the one.
-    pub fn is(self, hash: u64, name: &[u8]) -> bool {
-        print(hash, name) == self.print
-    }
-
-    /// Whether builds before this one, which take it for a place, might go on behind it.
-    pub fn misleads_builds_before(self) -> bool {
-        self.block == 0
+    /// Whether the one at this spot may be it.
+    pub fn is(self, key: &PrintKey, spot: &[u8]) -> bool {
+        key.print(spot) == self.print
     }
 }
 
-/// 38 bits of a digest: to find another name with the same takes 2^38 digests.
-fn print(hash: u64, name: &[u8]) -> u64 {
-    let digest = Sha256::new().chain_update(hash.to_be_bytes()).chain_update(name).finalize();
-    let front = digest.first_chunk().expect("a digest has 32 bytes");
-    u64::from_be_bytes(*front) >> (u64::BITS - PRINT_BITS)
+/// What prints are made with: the secret, and the collection (0: the names of keys).
+#[derive(Clone, Copy, Debug)]
+pub struct PrintKey {
+    secret: Secret,
+    collection: u64,
+}
+
+impl PrintKey {
+    /// For what stands in a collection.
+    pub fn new(secret: Secret, collection: u64) -> PrintKey {
+        PrintKey { secret, collection }
+    }
+
+    /// 38 bits of a digest.
+    fn print(&self, spot: &[u8]) -> u64 {
+        let digest = Sha256::new().chain_update(self.secret.0).chain_update(self.collection.to_be_bytes());
+        let digest = digest.chain_update(spot).finalize();
+        let front = digest.first_chunk().expect("a digest has 32 bytes");
+        u64::from_be_bytes(*front) >> (u64::BITS - PRINT_BITS)
+    }
+}
+
+/// The hash with which a spot begins.
+fn hash_at(spot: &[u8]) -> u64 {
+    u64::from_be_bytes(*spot.first_chunk().expect("a spot begins with a hash"))
 }
 
 #[cfg(test)]
@@ -145,14 +163,15 @@ mod tests {
     use highwater_core::random::Random;
 
     use super::*;
+    use crate::resp::keyspace::rows::spot;
 
-    /// The hash at which builds before this one go on.
+    /// The hash of a number that is read as a place.
     fn before(number: u64) -> u64 {
         number << (u64::BITS - BITS)
     }
 
     #[test]
-    fn no_cursor_leads_behind_what_it_stands_for_in_any_build() {
+    fn no_cursor_leads_behind_what_it_stands_for() {
         let mut random = Random::new(1);
         let hashes =
             (0..1000).map(|_| random.bits()).chain([0, 1, 1 << 50, (1 << 50) - 1, 1 << 51, u64::MAX]);
@@ -160,20 +179,17 @@ mod tests {
             let place = Cursor::At(Place::of(hash));
             assert_eq!(Cursor::of(place.number()), place);
             assert_eq!(before(place.number()), Place::of(hash).first_hash());
-            let crowd = Crowd::of(hash, b"name");
+            let key = PrintKey::new(Secret([3; 16]), 7);
+            let (here, other) = (spot(hash, b"name"), spot(hash, b"other"));
+            let crowd = Crowd::of(&key, &here);
             assert_eq!(Cursor::of(Cursor::In(crowd).number()), Cursor::In(crowd));
             assert!(Cursor::In(crowd).number() < 1 << BITS);
             assert!((crowd.first_hash()..=crowd.last_hash()).contains(&hash), "{hash:x} in {crowd:?}");
-            assert!(crowd.is(hash, b"name") && !crowd.is(hash, b"other"));
-            let misleads = before(Cursor::In(crowd).number()) > hash;
-            assert!(!misleads || crowd.misleads_builds_before(), "{hash:x}");
-            // One of a build before, which may be odd.
-            let old = hash >> (u64::BITS - BITS);
-            let leads_to = match Cursor::of(old) {
-                Cursor::At(place) => place.first_hash(),
-                Cursor::In(crowd) => crowd.first_hash(),
-            };
-            assert!(leads_to <= before(old));
+            assert!(crowd.is(&key, &here) && !crowd.is(&key, &other));
+            assert!(before(Cursor::In(crowd).number()) <= hash || crowd.block == 0, "{hash:x}");
+            // Elsewhere, and for whoever does not know the secret, it is another one.
+            assert_ne!(Crowd::of(&PrintKey::new(Secret([3; 16]), 8), &here), crowd);
+            assert_ne!(Crowd::of(&PrintKey::new(Secret([4; 16]), 7), &here), crowd);
         }
     }
 }

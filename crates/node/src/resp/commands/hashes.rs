@@ -360,7 +360,7 @@ pub fn hscan<T: Transaction>(
     let key = args.promised()?;
     let (asked, args) = Asked::parse(args, keyspace.goes_on)?;
     let Some(head) = keyspace.collection(key, Kind::Hash)? else {
-        asked.reply(&Next::Over, 0, reply);
+        asked.reply_with_nothing(reply);
         return Ok(());
     };
     let options = Options::parse(args, false)?;
@@ -380,7 +380,7 @@ pub fn hscan<T: Transaction>(
         (all, Next::Over)
     };
     options.check()?;
-    asked.reply(&next, found.len() * 2, reply);
+    asked.reply(Among::Members(&head), (&next, found.len() * 2), keyspace, reply)?;
     for (name, value) in &found {
         reply.bulk(name);
         reply.bulk(value);

@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 
 use highwater_core::Transaction;
 
-use super::cursor::{Crowd, Cursor, Place};
+use super::cursor::{Crowd, Cursor, Place, PrintKey};
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::head::Head;
 use crate::resp::keyspace::rows::spot;
@@ -76,6 +76,14 @@ impl Among<'_> {
             Among::Names => keyspace.each_name(from, visit),
             Among::Members(head) => keyspace.each_member(head, from, visit),
         }
+    }
+
+    fn print_key<T: Transaction>(self, keyspace: &mut Keyspace<'_, T>) -> Result<PrintKey, Failure> {
+        let collection = match self {
+            Among::Names => 0,
+            Among::Members(head) => head.id,
+        };
+        Ok(PrintKey::new(keyspace.secret().map_err(Failure::Stop)?, collection))
     }
 }
 
@@ -146,12 +154,26 @@ impl<'a> Asked<'a> {
     }
 
     /// Writes the head of the reply: an array of so many follows.
-    pub fn reply(&self, next: &Next, len: usize, reply: &mut Reply<'_>) {
-        let remember = self.step.map(|_| match next {
-            Next::In(_, spot) => word(TELL, spot),
-            Next::Over | Next::At(_) => Vec::new(),
-        });
-        reply_with(remember, next.cursor(), len, reply);
+    pub fn reply<T: Transaction>(
+        &self,
+        among: Among<'_>,
+        (next, len): (&Next, usize),
+        keyspace: &mut Keyspace<'_, T>,
+        reply: &mut Reply<'_>,
+    ) -> Done {
+        let (cursor, spot) = match next {
+            Next::Over => (Cursor::START, None),
+            Next::At(place) => (Cursor::At(*place), None),
+            Next::In(spot) => (Cursor::In(Crowd::of(&among.print_key(keyspace)?, spot)), Some(spot)),
+        };
+        let remember = self.step.map(|_| spot.map_or(Vec::new(), |spot| word(TELL, spot)));
+        reply_with(remember, cursor, len, reply);
+        Ok(())
+    }
+
+    /// The reply where there is nothing to look at.
+    pub fn reply_with_nothing(&self, reply: &mut Reply<'_>) {
+        reply_with(self.step.map(|_| Vec::new()), Cursor::START, 0, reply);
     }
 }
 
@@ -187,6 +209,7 @@ fn seek<T: Transaction>(
     keyspace: &mut Keyspace<'_, T>,
 ) -> Result<Sought, Failure> {
     let (mut looked, mut bytes, mut sought) = (0, 0, Sought::Nowhere);
+    let key = among.print_key(keyspace)?;
     among.each(keyspace, from, |hash, name, _| {
         if hash > crowd.last_hash() {
             return ControlFlow::Break(());
@@ -195,8 +218,9 @@ fn seek<T: Transaction>(
             sought = Sought::Behind(spot(hash, name));
             return ControlFlow::Break(());
         }
-        if crowd.is(hash, name) {
-            sought = Sought::At(spot(hash, name));
+        let here = spot(hash, name);
+        if crowd.is(&key, &here) {
+            sought = Sought::At(here);
             return ControlFlow::Break(());
         }
         looked += 1;
@@ -215,17 +239,7 @@ pub enum Next {
     /// At the beginning of a place.
     At(Place),
     /// In the middle of one, at this spot.
-    In(Crowd, Vec<u8>),
-}
-
-impl Next {
-    fn cursor(&self) -> Cursor {
-        match self {
-            Next::Over => Cursor::START,
-            Next::At(place) => Cursor::At(*place),
-            Next::In(crowd, _) => Cursor::In(*crowd),
-        }
-    }
+    In(Vec<u8>),
 }
 
 /// The names or members that one call looked at, and the point at which the next one goes on.
@@ -316,7 +330,7 @@ impl<X> Portion<X> {
             return ControlFlow::Break(());
         }
         if self.overflows() {
-            self.next = Next::In(Crowd::of(hash, name), spot(hash, name));
+            self.next = Next::In(spot(hash, name));
             return ControlFlow::Break(());
         }
         self.looked += 1;

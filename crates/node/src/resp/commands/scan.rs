@@ -95,7 +95,7 @@ pub fn scan<T: Transaction>(args: Args<'_>, keyspace: &mut Keyspace<'_, T>, repl
             kept.push(name);
         }
     }
-    asked.reply(&next, kept.len(), reply);
+    asked.reply(Among::Names, (&next, kept.len()), keyspace, reply)?;
     kept.iter().for_each(|name| reply.bulk(name));
     Ok(())
 }
@@ -156,7 +156,7 @@ impl Walked {
         match &self.next {
             Next::Over => Vec::new(),
             Next::At(place) => [&[FROM][..], &place.first_hash().to_be_bytes()].concat(),
-            Next::In(_, spot) => [&[FROM], &spot[..]].concat(),
+            Next::In(spot) => [&[FROM], &spot[..]].concat(),
         }
     }
 }

@@ -245,7 +245,7 @@ pub fn sscan<T: Transaction>(
     let key = args.promised()?;
     let (asked, args) = Asked::parse(args, keyspace.goes_on)?;
     let Some(head) = keyspace.collection(key, Kind::Set)? else {
-        asked.reply(&Next::Over, 0, reply);
+        asked.reply_with_nothing(reply);
         return Ok(());
     };
     let options = Options::parse(args, false)?;
@@ -262,7 +262,7 @@ pub fn sscan<T: Transaction>(
         (all, Next::Over)
     };
     options.check()?;
-    asked.reply(&next, found.len(), reply);
+    asked.reply(Among::Members(&head), (&next, found.len()), keyspace, reply)?;
     found.iter().for_each(|member| reply.bulk(member));
     Ok(())
 }

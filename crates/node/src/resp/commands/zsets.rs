@@ -403,7 +403,7 @@ pub fn zscan<T: Transaction>(
     let key = args.promised()?;
     let (asked, args) = Asked::parse(args, keyspace.goes_on)?;
     let Some(head) = keyspace.collection(key, Kind::SortedSet)? else {
-        asked.reply(&Next::Over, 0, reply);
+        asked.reply_with_nothing(reply);
         return Ok(());
     };
     let options = Options::parse(args, false)?;
@@ -427,7 +427,7 @@ pub fn zscan<T: Transaction>(
         (all, Next::Over)
     };
     options.check()?;
-    asked.reply(&next, found.len() * 2, reply);
+    asked.reply(Among::Members(&head), (&next, found.len() * 2), keyspace, reply)?;
     for (member, score) in &found {
         reply.bulk(member);
         reply.bulk(format_double(*score).as_bytes());

@@ -7,7 +7,7 @@
 //! See docs/decisions/0051-a-scan-goes-on-in-the-middle-of-a-crowd.md.
 //!
 //! Steps are reads, on a snapshot where the client asks for one. A leader of a build before this one refuses a step's last word; it is asked
-//! without it then, and takes the cursor for a place in front of the crowd.
+//! without it then.
 
 use super::walking::bulk;
 use super::*;
@@ -23,7 +23,6 @@ pub(super) struct Scanning {
     word: Vec<u8>,
     /// The command that scans, and its key.
     what: Vec<u8>,
-    cursor: Cursor,
     /// Whoever serves knows no steps.
     at_once: bool,
 }
@@ -72,7 +71,7 @@ impl Connection {
             Some(spot) => [&b"@"[..], &spot].concat(),
             None => b"?".to_vec(),
         };
-        self.scanning = Some(Scanning { words, word, what, cursor, at_once: false });
+        self.scanning = Some(Scanning { words, word, what, at_once: false });
         let seq = self.order.open();
         self.offer_part_of_scan(seq);
     }
@@ -118,16 +117,8 @@ impl Connection {
     fn scan_without_steps(&mut self, seq: u64) -> bool {
         let scanning = self.scanning.as_mut().expect("who scans has begun");
         scanning.at_once = true;
-        if matches!(scanning.cursor, Cursor::In(crowd) if crowd.misleads_builds_before()) {
-            self.end_scan();
-            self.fail(seq, |_| RequestError::Denied {
-                why: "ERR whoever serves cannot go on there; begin the scan again",
-            });
-            self.recall();
-        } else {
-            self.order.expect(seq, 0);
-            self.offer_part_of_scan(seq);
-        }
+        self.order.expect(seq, 0);
+        self.offer_part_of_scan(seq);
         true
     }
 

@@ -65,7 +65,7 @@ impl<T: Transaction> Keyspace<'_, T> {
 }
 
 /// Where nothing can be written (a snapshot, a full disk, more than one transaction may remove) a read goes on all the same.
-fn leniently<R>(written: Result<R, Abort>) -> Result<Option<R>, Stop> {
+pub(super) fn leniently<R>(written: Result<R, Abort>) -> Result<Option<R>, Stop> {
     match written {
         Ok(done) => Ok(Some(done)),
         Err(Abort::Conflict) => Err(Stop::Abort(Abort::Conflict)),

@@ -30,6 +30,7 @@ mod removal;
 mod room;
 pub mod rows;
 pub mod scores;
+pub mod secret;
 pub mod small;
 pub mod sweep;
 

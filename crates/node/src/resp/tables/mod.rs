@@ -39,6 +39,8 @@ pub const MAX_COLUMNS: usize = 16;
 const CATALOGUE: u8 = 0;
 const LAST_ID: u8 = 1;
 const ROWS: u8 = 2;
+/// The row of the secret of cursors, which has nothing to do with users' tables, in a range that theirs leave free.
+pub const CURSORS: &[u8] = &[3];
 
 /// A table, as the catalogue has it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -176,7 +176,8 @@ impl Archive {
         }
         let mut later = BTreeSet::new();
         for chain in chains.iter_mut().rev() {
-            chain.is_succeeded = chain.of.as_ref().is_ok_and(|of| !later.insert(of.node));
+            let life = chain.of.as_ref().map(|of| (of.node, of.incarnation.clone()));
+            chain.is_succeeded = life.is_ok_and(|life| !later.insert(life));
         }
         Ok(chains)
     }

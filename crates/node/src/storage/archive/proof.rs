@@ -53,6 +53,8 @@ pub struct Lacks {
     pub end: Option<String>,
     /// Everything that was copied by copies that came to their end is there. Another one was interrupted, or is under way.
     pub unfinished: bool,
+    /// The journal is damaged in the middle: no step of a copy leaves that.
+    pub damaged: bool,
 }
 
 impl Lacks {
@@ -100,6 +102,7 @@ impl Lacks {
         if let Some(damage) = &journal.damage {
             lacks.end = Some(damage.to_string());
             lacks.unfinished = false;
+            lacks.damaged = true;
         }
         Ok(lacks)
     }
