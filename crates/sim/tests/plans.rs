@@ -170,4 +170,9 @@ regressions! {
     /// `meerkat-strict`: a replica's clock stood still, and moved by what others told alone. It took that for catching up, and never learnt
     /// that what it proposed came too late.
     fn who_has_no_clock_of_its_own_is_in_time_all_the_same() passes "clock_that_stands_still";
+
+    /// A node that had heard of the others' disks, and of no cluster yet, lost the names of its files. Its identity spoke of a journal that was gone: it might
+    /// have forgotten anything, no cluster was born with it or without it, and nobody had ever been served (`highwater sim --engine rolis
+    /// --disks --seed 8400036`).
+    fn a_node_that_loses_its_journal_before_the_birth_takes_part_in_it() passes "names_lost_before_the_birth";
 }

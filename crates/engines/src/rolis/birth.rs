@@ -115,10 +115,16 @@ impl Birth {
     /// What a node without a membership waits for, in words.
     pub fn what_is_missing(&self, desk: &Desk) -> String {
         if let Some(peer) = self.living_cluster {
-            return format!("waiting for the leader of the living cluster that node {} knows of", peer.0);
+            let node = peer.0;
+            return format!(
+                "waiting for the leader of the living cluster that node {node} knows of; if node {node} says that it has lost what it had, its word \
+                 is what helps"
+            );
         }
         if self.forgot {
-            return "waiting for a node of its cluster that still has the data: this node has lost what it had, and founds no other one. If                     no node has them, restore a backup, or move the folders of all away"
+            return "waiting for a node of its cluster that still has the data: this node has lost what it had, and founds no other one. If no \
+                    node has them, restore a backup, or move the folders of all away; if this cluster was never born (no node of it ever \
+                    served), this node's folder is enough: move it away, and start the node again"
                 .into();
         }
         let missing: Vec<String> = self.missing(desk).iter().map(|node| format!("node {}", node.0)).collect();

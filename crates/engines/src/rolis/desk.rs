@@ -24,6 +24,8 @@ pub struct Desk {
     messages: Vec<(NodeId, ControlMessage)>,
     events: Vec<String>,
     writes: Vec<Bytes>,
+    /// Something counts on this node's disk, or is about to: see [`belong`](Desk::belong).
+    belongs: bool,
     /// Bytes of them from the birth of the journal on.
     written: u64,
     checkpoint: Vec<CheckpointOrder>,
@@ -45,6 +47,7 @@ impl Desk {
             messages,
             events,
             writes,
+            belongs: false,
             written: 0,
             checkpoint: Vec::new(),
             wake_workers: false,
@@ -126,7 +129,17 @@ impl Desk {
         self.late.get(about).copied().unwrap_or_default()
     }
 
-    /// To be remembered across the end of this process, if there is a disk.
+    /// This node has a part in a cluster: it knows who votes there, or came back with what it wrote then.
+    ///
+    /// Invariant: nothing is written before. Nobody counts on a node that knows of no membership: it promises, accepts and votes for nothing. So a
+    /// disk on which something was written is that of a node that had a part in a cluster, and one that lost all its files before that has
+    /// forgotten nothing: it takes part in the birth like a new one
+    /// ([0053](../../../../docs/decisions/0053-nothing-is-written-before-the-birth.md)).
+    pub fn belong(&mut self) {
+        self.belongs = true;
+    }
+
+    /// To be remembered across the end of this process, if there is a disk; once this node [belongs](Desk::belong) to a cluster.
     pub fn write(&mut self, record: impl FnOnce() -> Bytes) {
         if self.shared.options.durability.has_disk() {
             let record = record();
@@ -178,7 +191,9 @@ impl Desk {
     pub fn hand_out(&mut self, out: &mut ControlOutbox) {
         out.messages.extend(self.messages.drain(..).map(|(to, message)| (to, message.encode())));
         out.events.append(&mut self.events);
-        out.writes.append(&mut self.writes);
+        if self.belongs {
+            out.writes.append(&mut self.writes);
+        }
         out.checkpoint.append(&mut self.checkpoint);
         out.hang_up.append(&mut self.hang_up);
         out.wake_workers |= std::mem::take(&mut self.wake_workers);

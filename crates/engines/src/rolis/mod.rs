@@ -105,6 +105,8 @@ mod speculation;
 mod status;
 mod stores;
 mod takeover;
+#[cfg(test)]
+mod unborn;
 pub mod watermark;
 pub mod wire;
 mod worker;

@@ -23,6 +23,8 @@ use crate::world::{World, WorldOptions};
 
 /// No figure of a status is older than this.
 const STALE: Nanos = 30 * MS;
+/// An operator waits for a birth for so many election timeouts, once nothing is in its way but a node that may have forgotten it.
+const BIRTH_TIMEOUTS: u64 = 30;
 /// How many steps go by between looks at the sizes of logs.
 const WATCH_EVERY: u64 = 64;
 
@@ -135,6 +137,7 @@ impl<H: House> Run<H> {
             // What such a turn hands out leaves when it is over.
             self.advance(end)?;
         }
+        self.look_after_the_unborn()?;
         self.wait("open transactions end", |run| run.clients.quiet())?;
         self.wait("guests' commands end", Run::guests_are_quiet)?;
         self.wait("what operators ordered is done", |run| !run.world.has_orders())?;
@@ -151,6 +154,22 @@ impl<H: House> Run<H> {
         self.show()?;
         // Last: a request that a client gave up and sent again may still have been on its way.
         self.converge("all replicas converge at the end")
+    }
+
+    /// All nodes are there and hear each other, and no cluster is born, since one of them may have forgotten that it was: it says so, and what
+    /// helps. Nobody was ever served, so an operator moves its folder away.
+    fn look_after_the_unborn(&mut self) -> Result<(), Verdict> {
+        let timeout = self.plan.settings.election_timeout;
+        let patience = self.world.now + BIRTH_TIMEOUTS * timeout;
+        while !self.world.barren().is_empty() && self.world.now < patience {
+            self.advance(self.world.now + timeout)?;
+        }
+        for id in self.world.barren() {
+            self.world.mark("folders that an operator moved away before the birth");
+            self.world.wipe(id);
+            self.world.start(id);
+        }
+        Ok(())
     }
 
     /// Some replicas are cut off; the others must serve alone.

@@ -1,7 +1,7 @@
 //! Disks at work: what was written is brought down, and whoever wrote it is told.
 
-use highwater_core::{Library, NodeId};
-use highwater_engines::Nanos;
+use highwater_core::{Epoch, Library, NodeId};
+use highwater_engines::{Nanos, Status};
 
 use super::World;
 use super::event::Event;
@@ -179,6 +179,15 @@ impl<L: Library> World<L> {
     pub fn wipe(&mut self, id: NodeId) {
         self.kill(id);
         self.nodes[id.0 as usize].disk.empty();
+    }
+
+    /// Nodes of which an earlier life is lost, if no node knows of a cluster: while they are there, none is born.
+    pub fn barren(&self) -> Vec<NodeId> {
+        let knows = |status: Status| status.epoch > Epoch(0) || !status.members.is_empty();
+        if self.ids().any(|id| self.status(id).is_none_or(knows)) {
+            return Vec::new();
+        }
+        self.ids().filter(|id| self.nodes[id.0 as usize].disk.past).collect()
     }
 
     /// A node's disk turned out to be stale.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use highwater_core::{Incarnation, NodeId};
+use highwater_core::{Epoch, Incarnation, NodeId};
 
 use super::MeerkatController;
 use super::attempt::Attempt;
@@ -69,7 +69,14 @@ impl MeerkatController {
                 .filter(|node| !self.hears(now, *node))
                 .map(|node| format!("node {}", node.0))
                 .collect();
-            return (!missing.is_empty()).then(|| format!("waits for {}", missing.join(", ")));
+            if !missing.is_empty() {
+                return Some(format!("waits for {}", missing.join(", ")));
+            }
+            let mut others = self.others();
+            let outside = others.find(|node| self.beat_of(*node).standing == Standing::Outside);
+            return outside.map(|node| {
+                format!("waits for node {0}, which has lost what it had, or missed it: node {0} says what helps", node.0)
+            });
         }
         if self.standing == Standing::Voting && self.shared.no_quorum.load(Ordering::Relaxed) {
             return Some("no quorum: it has not heard from a majority for a while".into());
@@ -83,6 +90,12 @@ impl MeerkatController {
         match self.standing {
             Standing::Outside if self.forgot != Memory::Whole => Some(
                 "may have forgotten what was last, and waits for a majority that has not, or for all voters"
+                    .into(),
+            ),
+            Standing::Outside if self.epoch == Epoch(0) => Some(
+                "waits to be taken in by the others: it has lost what it had, and founds no cluster. If no node has the data, restore a backup, or move the \
+                 folders of all away; if this cluster was never born (no node of it ever served), this node's folder is enough: move it away, \
+                 and start the node again"
                     .into(),
             ),
             Standing::Outside => Some("waits to be taken in: it lost its memory, or missed too much".into()),

@@ -49,6 +49,8 @@ pub(super) enum After {
 pub(super) struct Keeping {
     /// Counts what was kept.
     last: u64,
+    /// Something is on the disk on which others count, or is about to be: see [`has_a_part`](MeerkatController::has_a_part).
+    counts: bool,
     waits: VecDeque<(u64, After)>,
     /// A checkpoint under way, and where workers' records are needed from.
     pub checkpointing: Checkpointing<(), LogPosition, ()>,
@@ -68,10 +70,22 @@ impl MeerkatController {
         self.shared.options.durability
     }
 
-    /// Has something kept, and does something once it may be counted on.
+    /// Whether others count on anything that this node has kept. Before, nothing is written: what was heard of others' disks is written with the
+    /// first promise, acceptance or decision. So a disk on which something was written is that of a node that had a part in a cluster, and one
+    /// that lost all its files before that has forgotten nothing: it takes part in the birth like a new one
+    /// ([0053](../../../../../docs/decisions/0053-nothing-is-written-before-the-birth.md)).
+    pub(super) fn has_a_part(&self) -> bool {
+        self.keeping.counts
+    }
+
+    /// Has something kept on which others count, and does something once they may.
     pub(super) fn keep_on_disk(&mut self, kept: Kept, after: After) {
         if self.durability() == Durability::Memory {
             return self.go(after);
+        }
+        if !std::mem::replace(&mut self.keeping.counts, true) {
+            let met = self.evidence.met();
+            met.into_iter().for_each(|met| self.keep_on_disk(Kept::Met(met), After::Nothing));
         }
         self.keeping.last += 1;
         self.shared.commands[0].put(Command::Keep(self.keeping.last, kept));
@@ -253,6 +267,7 @@ impl MeerkatController {
         let any = remembered.any;
         self.take_up(now, remembered);
         if any {
+            self.keeping.counts = true;
             self.be_judged();
         }
     }

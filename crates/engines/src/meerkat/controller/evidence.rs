@@ -111,7 +111,11 @@ impl MeerkatController {
         self.is_voter() || self.epoch == Epoch(0) && unborn
     }
 
+    /// Notes down what was heard of a disk, once this node has a part in the cluster.
     fn note_met(&mut self, who: Voter) {
+        if !self.has_a_part() {
+            return;
+        }
         if let Some(met) = self.evidence.witness.met_of(who) {
             self.keep_on_disk(Kept::Met(met), After::Nothing);
         }

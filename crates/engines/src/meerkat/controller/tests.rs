@@ -269,6 +269,32 @@ fn voters_say_what_they_know_of_others_disks() {
     assert!(!sent(&mut new).iter().any(|(_, message)| matches!(message, Control::Judged { .. })));
 }
 
+/// What it writes on its disk from here on: of others' disks, and of what others count on.
+fn kept(controller: &MeerkatController) -> (usize, usize) {
+    let kept = controller.shared.commands[0].take().into_iter().filter_map(|command| match command {
+        Command::Keep(_, kept) => Some(kept),
+        _ => None,
+    });
+    let (met, counts): (Vec<_>, Vec<_>) = kept.partition(|kept| matches!(kept, Kept::Met(_)));
+    (met.len(), counts.len())
+}
+
+/// It noted down what it heard of others' disks before the birth. When it lost that file its identity spoke of a journal that was gone, so that it might
+/// have forgotten anything: the cluster was never born.
+#[test]
+fn nothing_is_written_before_others_count_on_it() {
+    let mut one = fresh(Durability::Sync);
+    for (node, life) in [B, C].map(who) {
+        one.peer_up(0, node, life, Levels::default());
+    }
+    one.take(MS, B, Control::Disk(DiskWord::of(&disk(1, 1)).expect("it has starts")));
+    assert_eq!(kept(&one), (0, 0));
+    one.take(2 * MS, B, Control::Prepare { epoch: Epoch(1), round: Round { number: 1, node: B } });
+    assert_eq!(kept(&one), (1, 1), "a promise, and in front of it what was heard");
+    one.take(3 * MS, C, Control::Disk(DiskWord::of(&disk(1, 2)).expect("it has starts")));
+    assert_eq!(kept(&one), (1, 0));
+}
+
 /// A node that copied the state while a voter was away has never met that one's disk, and speaks for it later.
 #[test]
 fn a_learner_is_told_what_its_donor_heard() {

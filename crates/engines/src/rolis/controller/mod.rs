@@ -379,6 +379,7 @@ impl Controller for RolisController {
         self.election = Election::recover(self.desk.me, election_options(options), options.seed, promised);
         self.election.set_forgets(options.forgets);
         self.witness.come_back();
+        self.desk.belong();
         self.desk.shared.uncleared.store(true, Ordering::Relaxed);
         // What the controller wrote may have been lost with the power, and be in the log.
         self.examined.clone_from(&self.remembered);
@@ -474,6 +475,9 @@ impl Controller for RolisController {
         let whole = self.receiver.store_is_complete() && !self.election.forgets();
         self.stores.turn(now, whole, &mut self.desk);
         out.roster = self.new_roster(now).or(out.roster.take());
+        if self.election.members().is_some() {
+            self.desk.belong();
+        }
         self.desk.hand_out(out);
         out.disk_is_stale |= self.stale;
         out.messages.extend(
