@@ -8,7 +8,7 @@ from wire import Refused, Wire
 BITS = (1 << 64) - 1
 FACTOR = 0x9E37_79B9_7F4A_7C15
 # The longest key, and the longest member that is a multiple of eight bytes.
-LONG = {"SCAN": 65536, "SSCAN": 65512}
+LONG = {"SCAN": 65520, "SSCAN": 65512}
 
 
 def inverse(odd):

@@ -15,6 +15,8 @@ use crate::work::ADDED;
 
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 64 << 10;
+/// Longest key of the RESP door: ordered tables hold it whole, behind up to nine bytes that put it in its place.
+pub const MAX_REDIS_KEY_BYTES: usize = MAX_KEY_BYTES - 9;
 /// Longest value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 16 << 20;
 /// Most bytes that stand in front of a write's key and value in the log: tag, table, and two lengths below 2^28.

@@ -1,7 +1,7 @@
 //! Keys and values from one byte to the limit, and transactions of thousands of operations; a replica is restarted while
 //! they are there, so that they are copied.
 
-use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use highwater_core::limits::{MAX_REDIS_KEY_BYTES, MAX_VALUE_BYTES};
 
 use super::caller::{Caller, Said};
 use super::expected::Expected;
@@ -49,12 +49,14 @@ fn edges(job: &mut Job, caller: &mut Caller, expected: &mut Expected) {
     };
     // One byte is no guest's own: so a key for all, of which nothing is expected.
     let _ = caller.ask(&[b"SET", b"k", b"v"]);
-    for (len, value) in [(0, 0), (1, 1), (MAX_KEY_BYTES, 1), (MAX_KEY_BYTES, 0), (0, MAX_VALUE_BYTES)] {
+    for (len, value) in
+        [(0, 0), (1, 1), (MAX_REDIS_KEY_BYTES, 1), (MAX_REDIS_KEY_BYTES, 0), (0, MAX_VALUE_BYTES)]
+    {
         let key = key(job, len);
         let said = expected.set(caller, &[(key, value)]);
         note(job, "values at the limits", &said[0], value);
     }
-    for (len, value) in [(MAX_KEY_BYTES + 1, 1), (0, MAX_VALUE_BYTES + 1)] {
+    for (len, value) in [(MAX_REDIS_KEY_BYTES + 1, 1), (0, MAX_VALUE_BYTES + 1)] {
         let (key, value) = (key(job, len), vec![0; value]);
         match caller.ask(&[b"SET", &key, &value]) {
             Said::Done(reply) => job.complain(format!("more than the limit was taken: {reply:?}")),
@@ -76,7 +78,7 @@ fn mixed(job: &mut Job, caller: &mut Caller, expected: &mut Expected) {
                 // Now and then the same key again, longer or shorter.
                 let name = if job.rng.percent(20) { at / 2 } else { at };
                 let mut key = job.key(name);
-                let len = log_uniform(&mut job.rng, 1, MAX_KEY_BYTES as u64) as usize;
+                let len = log_uniform(&mut job.rng, 1, MAX_REDIS_KEY_BYTES as u64) as usize;
                 if job.rng.percent(20) {
                     key.resize(len.max(key.len()), b'.');
                 }

@@ -46,7 +46,7 @@ pub mod zalgebra;
 pub mod zranges;
 pub mod zsets;
 
-use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use highwater_core::limits::{MAX_REDIS_KEY_BYTES, MAX_VALUE_BYTES};
 use highwater_core::{Direction, Transaction};
 
 use super::command::{Command, Data, Spec};
@@ -89,7 +89,7 @@ fn check(spec: &Spec, args: Args<'_>, goes_on: bool) -> Result<(), Failure> {
     }
     for (at, arg) in args.enumerate() {
         // A script's keys are strings like its other arguments, until it uses them.
-        if arg.len() > MAX_KEY_BYTES && spec.may_be_key(at + 1) && !spec.runs_scripts() {
+        if arg.len() > MAX_REDIS_KEY_BYTES && spec.may_be_key(at + 1) && !spec.runs_scripts() {
             return Err(CommandError::KeyTooLong.into());
         }
         if arg.len() > MAX_VALUE_BYTES {

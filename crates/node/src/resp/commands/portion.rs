@@ -65,15 +65,15 @@ pub enum Among<'a> {
 }
 
 impl Among<'_> {
-    /// Visits them from a spot on: the hash, the name or member (of a long name, its front), and the value (of a long name, its end).
+    /// Visits them from a spot on: the hash, the name or member, and a member's value.
     pub fn each<T: Transaction>(
         self,
         keyspace: &mut Keyspace<'_, T>,
         from: &[u8],
-        visit: impl FnMut(u64, &[u8], &[u8]) -> ControlFlow<()>,
+        mut visit: impl FnMut(u64, &[u8], &[u8]) -> ControlFlow<()>,
     ) -> Done {
         match self {
-            Among::Names => keyspace.each_name(from, visit),
+            Among::Names => keyspace.each_name(from, |hash, name| visit(hash, name, &[])),
             Among::Members(head) => keyspace.each_member(head, from, visit),
         }
     }
@@ -316,7 +316,7 @@ impl<X> Portion<X> {
             || self.read >= self.most_read.saturating_add(bytes)
     }
 
-    /// Looks at one of this hash and this name (of a long one, its front): `item` gives what is kept of it, and how many bytes that is.
+    /// Looks at one of this hash and this name: `item` gives what is kept of it, and how many bytes that is.
     /// Breaks at the first that is left for the next call.
     pub fn look(
         &mut self,

@@ -79,12 +79,8 @@ pub fn scan<T: Transaction>(args: Args<'_>, keyspace: &mut Keyspace<'_, T>, repl
     let options = Options::parse(args, true)?;
     let Some(from) = asked.begin(Among::Names, keyspace, reply)? else { return Ok(()) };
     let mut portion = Portion::of_names(options.count);
-    keyspace.each_name(&from, |hash, front, end| {
-        portion.look(hash, front, || {
-            let name = [front, end].concat();
-            let bytes = name.len();
-            options.fits(&name).then_some((name, bytes))
-        })
+    keyspace.each_name(&from, |hash, name| {
+        portion.look(hash, name, || options.fits(name).then(|| (name.to_vec(), name.len())))
     })?;
     options.check()?;
     let (names, next) = portion.into_parts();
@@ -170,12 +166,11 @@ fn walk<T: Transaction>(
 ) -> Result<Walked, Failure> {
     let mut portion = if from.is_some() { Portion::of_a_walk() } else { Portion::of_all() };
     let mut count = 0;
-    keyspace.each_name(from.unwrap_or_default(), |hash, front, end| {
-        portion.look(hash, front, || {
-            let name = [front, end].concat();
-            let (fits, bytes) = (fits(&name), name.len());
+    keyspace.each_name(from.unwrap_or_default(), |hash, name| {
+        portion.look(hash, name, || {
+            let fits = fits(name);
             count += u64::from(fits);
-            (fits && count <= most as u64).then_some((name, bytes))
+            (fits && count <= most as u64).then(|| (name.to_vec(), name.len()))
         })
     })?;
     let (names, next) = portion.into_parts();

@@ -5,7 +5,7 @@
 
 use highwater_core::Timestamp;
 use highwater_core::codec::{Malformed, Reader, put_varint};
-use highwater_core::limits::{MAX_BLOCK_PARTS, MAX_COMMAND_BYTES, MAX_KEY_BYTES, MAX_REQUEST_BYTES};
+use highwater_core::limits::{MAX_BLOCK_PARTS, MAX_COMMAND_BYTES, MAX_REDIS_KEY_BYTES, MAX_REQUEST_BYTES};
 use highwater_engines::Session;
 
 use crate::resp::command::{Command, Control, Local, Opcode};
@@ -262,7 +262,7 @@ impl Transactions {
         let mut len = self.watched.len();
         if keys.any(|key| {
             len += key.len() + WATCH_OVERHEAD_BYTES;
-            key.len() > MAX_KEY_BYTES
+            key.len() > MAX_REDIS_KEY_BYTES
         }) {
             return Err(CommandError::KeyTooLong);
         }

@@ -30,6 +30,8 @@ pub enum CommandError {
     DecrementOverflow,
     /// A key is over the limit.
     KeyTooLong,
+    /// A key of a table is.
+    TableKeyTooLong,
     /// There is nothing to rename.
     NoSuchKey,
     /// No such setting.

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use highwater_core::limits::{MAX_BLOCK_PARTS, MAX_KEY_BYTES, MAX_REQUEST_BYTES, MAX_VALUE_BYTES};
+use highwater_core::limits::{
+    MAX_BLOCK_PARTS, MAX_KEY_BYTES, MAX_REDIS_KEY_BYTES, MAX_REQUEST_BYTES, MAX_VALUE_BYTES,
+};
 use highwater_workloads::library::is_benchmark;
 
 use super::CommandError;
@@ -30,6 +32,9 @@ impl fmt::Display for CommandError {
             CommandError::Overflow => f.write_str("ERR increment or decrement would overflow"),
             CommandError::DecrementOverflow => f.write_str("ERR decrement would overflow"),
             CommandError::KeyTooLong => {
+                write!(f, "ERR key exceeds maximum allowed size ({MAX_REDIS_KEY_BYTES} bytes)")
+            }
+            CommandError::TableKeyTooLong => {
                 write!(f, "ERR key exceeds maximum allowed size ({MAX_KEY_BYTES} bytes)")
             }
             CommandError::ValueTooLong => {

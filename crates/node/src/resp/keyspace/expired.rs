@@ -57,8 +57,8 @@ impl<T: Transaction> Keyspace<'_, T> {
             return leniently(self.tx.put(KEYSPACE, key, &self.scratch)).map(drop);
         }
         if leniently(self.tx.delete(KEYSPACE, key))?.is_some() {
-            self.tx.delete(NAMES, &rows::name_row(key).0)?;
-            self.tx.delete(super::DUE, &rows::deadline_row(head.deadline, key).0)?;
+            self.tx.delete(NAMES, &rows::name_row(key))?;
+            self.tx.delete(super::DUE, &rows::deadline_row(head.deadline, key))?;
         }
         Ok(())
     }

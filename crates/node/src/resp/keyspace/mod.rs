@@ -36,7 +36,7 @@ pub mod sweep;
 
 use std::ops::{Bound, ControlFlow};
 
-use highwater_core::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use highwater_core::limits::{MAX_REDIS_KEY_BYTES, MAX_VALUE_BYTES};
 use highwater_core::random::Random;
 use highwater_core::{Abort, Direction, TableId, Transaction};
 use highwater_engines::Owner;
@@ -399,10 +399,7 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
     /// A key comes, or changes its deadline, or another takes its place.
     fn follow(&mut self, key: &[u8], old: Option<Head>, new: &Head) -> Done {
         match old {
-            None => {
-                let (row, value) = rows::name_row(key);
-                self.tx.put(NAMES, &row, value)?;
-            }
+            None => self.tx.put(NAMES, &rows::name_row(key), &[])?,
             Some(old) if (old.kind, old.id) != (new.kind, new.id) => self.drop_elements(&old)?,
             Some(_) => {}
         }
@@ -410,8 +407,7 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
         if deadline != new.deadline {
             self.forget_deadline(key, deadline)?;
             if new.deadline != 0 {
-                let (row, value) = rows::deadline_row(new.deadline, key);
-                self.tx.put(DUE, &row, value)?;
+                self.tx.put(DUE, &rows::deadline_row(new.deadline, key), &[])?;
             }
         }
         Ok(())
@@ -419,7 +415,7 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
 
     fn forget_deadline(&mut self, key: &[u8], deadline: u64) -> Done {
         if deadline != 0 {
-            self.tx.delete(DUE, &rows::deadline_row(deadline, key).0)?;
+            self.tx.delete(DUE, &rows::deadline_row(deadline, key))?;
         }
         Ok(())
     }
@@ -434,7 +430,7 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
         self.remove(to)?;
         self.forget_deadline(from, head.deadline)?;
         self.tx.delete(KEYSPACE, from)?;
-        self.tx.delete(NAMES, &rows::name_row(from).0)?;
+        self.tx.delete(NAMES, &rows::name_row(from))?;
         self.write(to, &head, &value)
     }
 
@@ -462,19 +458,15 @@ impl<'a, T: Transaction> Keyspace<'a, T> {
 
     /// Names from a hash on, in the order of their hashes, until `visit` breaks. Those of keys that have expired are among them.
     pub fn names(&mut self, from: u64, mut visit: impl FnMut(u64, Vec<u8>) -> ControlFlow<()>) -> Done {
-        self.each_name(&from.to_be_bytes(), |hash, front, end| visit(hash, [front, end].concat()))
+        self.each_name(&from.to_be_bytes(), |hash, name| visit(hash, name.to_vec()))
     }
 
-    /// The same from a [spot](rows::spot) on. A name comes in two parts: what of it stands in its row's key, and the end of a long one.
-    pub fn each_name(
-        &mut self,
-        from: &[u8],
-        mut visit: impl FnMut(u64, &[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Done {
+    /// The same from a [spot](rows::spot) on.
+    pub fn each_name(&mut self, from: &[u8], mut visit: impl FnMut(u64, &[u8]) -> ControlFlow<()>) -> Done {
         let range = (Bound::Included(from), Bound::Unbounded);
-        self.tx.scan(NAMES, range, Direction::Forward, |row, end| {
-            let (hash, front) = row.split_first_chunk().expect("a name's row has a hash");
-            visit(u64::from_be_bytes(*hash), front, end)
+        self.tx.scan(NAMES, range, Direction::Forward, |row, _| {
+            let (hash, name) = rows::name_in(row);
+            visit(hash, name)
         })?;
         Ok(())
     }
@@ -509,5 +501,5 @@ pub fn check_value(len: usize) -> Result<(), CommandError> {
 
 /// A key may not outgrow the limit.
 pub fn check_key(key: &[u8]) -> Result<(), CommandError> {
-    if key.len() > MAX_KEY_BYTES { Err(CommandError::KeyTooLong) } else { Ok(()) }
+    if key.len() > MAX_REDIS_KEY_BYTES { Err(CommandError::KeyTooLong) } else { Ok(()) }
 }

@@ -61,7 +61,7 @@ impl<T: Transaction> Keyspace<'_, T> {
         let Some(row) = self.tx.get(KEYSPACE, key)? else { return Ok(None) };
         let head = Row::decode(row).head;
         self.tx.delete(KEYSPACE, key)?;
-        self.tx.delete(NAMES, &rows::name_row(key).0)?;
+        self.tx.delete(NAMES, &rows::name_row(key))?;
         self.forget_deadline(key, head.deadline)?;
         Ok(Some(head))
     }

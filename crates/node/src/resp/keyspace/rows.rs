@@ -1,7 +1,7 @@
 //! Keys of the ordered tables behind the keyspace.
 //!
 //! ```text
-//! names      hash u64 | name                   nothing       a name that is too long for that: its end is the value
+//! names      hash u64 | name                   nothing
 //! due        0 u64    | 0 u8 | id u64          a row         rows of a collection that is gone, from that one on
 //!            0 u64    | 2 u8 | id u64          a row         rows of a user's table that is gone, from that one on
 //!            0 u64    | 3 u8 | id u64          a row         items of a packed list that is gone, from that one on
@@ -12,10 +12,10 @@
 //! items      id u64 | position i64 ^ 2^63                    of a list that is packed
 //! ```
 //!
-//! Integers are big endian, so that rows stand in their order. Members and names stand in the order of their hashes: a `SCAN` goes on
+//! Names are whole in their rows' keys, however long: two of them never share a row. Integers are big endian, so that rows stand in their order. Members and names stand in the order of their hashes: a `SCAN` goes on
 //! from a hash, which is a number as cursors are, and a random hash finds a random member.
 
-use highwater_core::limits::MAX_KEY_BYTES;
+use highwater_core::limits::{MAX_KEY_BYTES, MAX_REDIS_KEY_BYTES};
 
 /// The longest member of a set, field of a hash, member of a sorted set.
 pub const MAX_MEMBER_BYTES: usize = MAX_KEY_BYTES - MEMBER_AT;
@@ -23,6 +23,8 @@ pub const MAX_MEMBER_BYTES: usize = MAX_KEY_BYTES - MEMBER_AT;
 /// Where the member stands in an element's row.
 pub const MEMBER_AT: usize = 17;
 const TAG_AT: usize = 8;
+const DEADLINE_BYTES: usize = 8 + 1;
+const _: () = assert!(DEADLINE_BYTES + MAX_REDIS_KEY_BYTES <= MAX_KEY_BYTES);
 const MEMBERS: u8 = 0;
 const SCORES: u8 = 1;
 const ITEMS: u8 = 2;
@@ -42,21 +44,20 @@ pub fn hash(bytes: &[u8]) -> u64 {
     state ^ state >> 33
 }
 
-/// The row of a name: its key, and its value.
-pub fn name_row(name: &[u8]) -> (Vec<u8>, &[u8]) {
-    let (front, end) = name.split_at(name.len().min(MAX_KEY_BYTES - 8));
-    ([&hash(name).to_be_bytes()[..], front].concat(), end)
+/// The row of a name.
+pub fn name_row(name: &[u8]) -> Vec<u8> {
+    spot(hash(name), name)
 }
 
-/// The name of a row.
-pub fn name_of(key: &[u8], value: &[u8]) -> Vec<u8> {
-    [&key[8..], value].concat()
+/// The hash and the name in a name's row.
+pub fn name_in(row: &[u8]) -> (u64, &[u8]) {
+    let (hash, name) = row.split_first_chunk().expect("a name's row has a hash");
+    (u64::from_be_bytes(*hash), name)
 }
 
 /// The row that has a key expire.
-pub fn deadline_row(deadline: u64, name: &[u8]) -> (Vec<u8>, &[u8]) {
-    let (front, end) = name.split_at(name.len().min(MAX_KEY_BYTES - 9));
-    ([&deadline.to_be_bytes()[..], &[1], front].concat(), end)
+pub fn deadline_row(deadline: u64, name: &[u8]) -> Vec<u8> {
+    [&deadline.to_be_bytes()[..], &[1], name].concat()
 }
 
 /// Whether a row of what is due has a key expire.
@@ -129,12 +130,12 @@ impl Due {
 
     /// Reads one.
     pub fn decode(key: &[u8], value: &[u8]) -> Option<Due> {
-        let (head, rest) = key.split_at_checked(9)?;
+        let (head, rest) = key.split_at_checked(DEADLINE_BYTES)?;
         match head[8] {
             0 => Some(Due::Garbage { id: integer(rest)?, from: value.to_vec() }),
             2 => Some(Due::Table { id: integer(rest)?, from: value.to_vec() }),
             3 => Some(Due::Items { id: integer(rest)?, from: value.to_vec() }),
-            _ => Some(Due::Deadline { deadline: integer(head)?, name: [rest, value].concat() }),
+            _ => Some(Due::Deadline { deadline: integer(head)?, name: rest.to_vec() }),
         }
     }
 }
@@ -165,8 +166,8 @@ pub fn members_from(id: u64, spot: &[u8]) -> Vec<u8> {
     [&front(id, MEMBERS)[..], spot].concat()
 }
 
-/// The spot of a name or a member, at which it stands among the others: its hash, and itself. It is the key of a name's row, as far as there is room in that,
-/// and the end of the key of a member's. Any byte string is one, at or behind which others stand.
+/// The spot of a name or a member, at which it stands among the others: its hash, and itself. It is the key of a name's row, and the end of the key
+/// of a member's. Any byte string is one, at or behind which others stand.
 pub fn spot(hash: u64, name: &[u8]) -> Vec<u8> {
     [&hash.to_be_bytes()[..], name].concat()
 }
@@ -290,21 +291,21 @@ mod tests {
 
     #[test]
     fn names_of_any_length_come_back() {
-        for name in [&b""[..], b"a", &[7; MAX_KEY_BYTES - 8], &[7; MAX_KEY_BYTES]] {
-            let (key, value) = name_row(name);
+        for name in [&b""[..], b"a", &[7; MAX_REDIS_KEY_BYTES - 1], &[7; MAX_REDIS_KEY_BYTES]] {
+            let key = name_row(name);
             assert!(key.len() <= MAX_KEY_BYTES);
-            assert_eq!(name_of(&key, value), name);
-            let (key, value) = deadline_row(77, name);
+            assert_eq!(name_in(&key), (hash(name), name));
+            let key = deadline_row(77, name);
             assert!(key.len() <= MAX_KEY_BYTES);
-            assert_eq!(Due::decode(&key, value), Some(Due::Deadline { deadline: 77, name: name.to_vec() }));
+            assert_eq!(Due::decode(&key, &[]), Some(Due::Deadline { deadline: 77, name: name.to_vec() }));
         }
         assert_eq!(Due::decode(&garbage_row(5), &[]), Some(Due::Garbage { id: 5, from: Vec::new() }));
         let dropped = Due::Table { id: 5, from: vec![2, 3] };
         assert_eq!(Due::decode(&table_garbage_row(5), &[2, 3]), Some(dropped));
         let items = Due::Items { id: 5, from: vec![2, 3] };
         assert_eq!(Due::decode(&items_garbage_row(5), &[2, 3]), Some(items));
-        assert!(items_garbage_row(u64::MAX)[..] < deadline_row(1, b"").0[..]);
-        assert!(garbage_row(u64::MAX)[..] < deadline_row(0, b"").0[..]);
+        assert!(items_garbage_row(u64::MAX)[..] < deadline_row(1, b"")[..]);
+        assert!(garbage_row(u64::MAX)[..] < deadline_row(0, b"")[..]);
     }
 
     #[test]

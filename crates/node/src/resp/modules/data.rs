@@ -114,7 +114,7 @@ impl<T: Transaction> Data for Commands<'_, '_, T> {
 /// The row of a key that a module put together: it has to be one of the table.
 fn row_of(table: &Table, bytes: &[u8]) -> Result<Vec<u8>, CommandError> {
     if bytes.len() > MAX_KEY_BYTES {
-        return Err(CommandError::KeyTooLong);
+        return Err(CommandError::TableKeyTooLong);
     }
     if !key::is_key(&table.types, bytes) {
         return Err(CommandError::KeyBytes);

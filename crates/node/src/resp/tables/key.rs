@@ -122,7 +122,7 @@ pub fn is_key(types: &[Type], bytes: &[u8]) -> bool {
 
 /// A key of a row may not outgrow the limit.
 pub fn check(key: Vec<u8>) -> Result<Vec<u8>, CommandError> {
-    if key.len() > MAX_KEY_BYTES { Err(CommandError::KeyTooLong) } else { Ok(key) }
+    if key.len() > MAX_KEY_BYTES { Err(CommandError::TableKeyTooLong) } else { Ok(key) }
 }
 
 /// The cut behind everything that begins so: the first byte string that is greater and does not.

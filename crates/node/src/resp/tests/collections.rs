@@ -177,7 +177,7 @@ fn a_list_of_an_older_build_is_a_deque() {
             let head = Head { kind: Kind::List, id: 77, count, next, ..Head::string() };
             head.encode(&[], &mut row);
             node.put(KEYSPACE, b"l", &row);
-            node.put(NAMES, &rows::name_row(b"l").0, &[]);
+            node.put(NAMES, &rows::name_row(b"l"), &[]);
         }
         for at in 0..count {
             let item = format!("old{at}");

@@ -1,5 +1,6 @@
 //! The procedures, called as an embedded caller would; and the limits.
 
+use highwater_core::limits::MAX_REDIS_KEY_BYTES;
 use highwater_core::{Outcome, ProcedureId};
 use proptest::prelude::*;
 
@@ -47,8 +48,8 @@ fn an_embedded_caller_is_checked_like_a_client() {
 #[test]
 fn long_keys_and_values_change_nothing() {
     let mut client = Node::new().client();
-    let key = vec![b'k'; (64 << 10) + 1];
-    let long_key = "-ERR key exceeds maximum allowed size (65536 bytes)\r\n";
+    let key = vec![b'k'; MAX_REDIS_KEY_BYTES + 1];
+    let long_key = "-ERR key exceeds maximum allowed size (65527 bytes)\r\n";
     assert_eq!(ask(&mut client, &[b"GET", &key]), long_key);
     assert_eq!(ask(&mut client, &[b"MSET", b"a", b"1", &key, b"2"]), long_key);
     assert_eq!(ask(&mut client, &[b"DEL", b"a", &key]), long_key);

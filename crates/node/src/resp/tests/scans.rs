@@ -429,3 +429,33 @@ fn a_walk_ends_with_whatever_is_no_step() {
     assert!(client.output().starts_with("-NOTLEADER"));
     assert_eq!(client.ask("EXISTS k1"), ":1\r\n");
 }
+
+/// Two names that begin alike for 65,528 bytes, and whose hashes were made to meet, had one row: what was removed last took the other one out of every
+/// list. Any two that may be set have rows of their own.
+#[test]
+fn names_as_long_as_they_may_be_have_rows_of_their_own() {
+    for (alike, lens) in [
+        (65_504, [65_519, 65_520]),
+        (65_512, [65_527, 65_528]),
+        (65_520, [65_527, 65_536]),
+        (65_528, [65_535, 65_536]),
+    ] {
+        let front = vec![b'n'; alike];
+        let shorter = [&front[..], &vec![b'x'; lens[0] - alike]].concat();
+        let words = vec![b'y'; lens[1] - alike - 8];
+        let names = [named_behind(&[&front[..], &words].concat(), hash(&shorter)), shorter];
+        assert_eq!((names[0].len(), hash(&names[0])), (lens[1], hash(&names[1])));
+        let mut client = Node::new().client();
+        let mut ask = |words: &[&[u8]]| client.send_bytes(&multibulk(words.iter().copied()));
+        let set: Vec<_> = names
+            .iter()
+            .filter(|name| ask(&[b"SET", name, b"v", b"PXAT", b"99999999999999"]) == b"+OK\r\n")
+            .collect();
+        assert!(lens[1] > 65_527 || set.len() == 2, "{lens:?}");
+        for (at, name) in set.iter().enumerate() {
+            assert_eq!(ask(&[b"DBSIZE"]), format!(":{}\r\n", set.len() - at).as_bytes(), "{lens:?}");
+            assert_eq!(ask(&[b"DEL", name]), b":1\r\n");
+        }
+        assert_eq!(ask(&[b"DBSIZE"]), b":0\r\n");
+    }
+}
