@@ -7,7 +7,7 @@
 //! - [`durability`]: what a reply promises. [`evidence`]: what proves that a disk is the newest of its node.
 //! - [`generation`]: which of several things that take each other's place an answer is about.
 //! - [`schema`]: tables, their key kinds and their indexes. [`fingerprint`]: whether two builds have the same.
-//! - [`transaction`]: the one way to touch data. [`procedure`]: the one way to name a transaction's code.
+//! - [`transaction`]: the one way to touch data. [`procedure`]: the one way to name a transaction's code. [`library`]: tables and procedures that are hosted together.
 //! - [`work`]: what a transaction does, counted.
 //! - [`signature`]: what a procedure takes and gives, by name and type.
 //! - [`footprint`]: what a transaction will touch, said beforehand.
@@ -31,6 +31,7 @@ pub mod generation;
 pub mod hooks;
 pub mod ids;
 pub mod level;
+pub mod library;
 pub mod limits;
 pub mod log;
 pub mod planted;
@@ -52,7 +53,8 @@ pub use ids::{
     Ballot, EntryIndex, Epoch, Incarnation, Nanos, NodeId, ProcedureId, StreamId, TableId, Timestamp,
 };
 pub use level::{Level, Levels, Speaks};
-pub use procedure::{Library, Outcome, Procedure, Registry};
+pub use library::{Library, With};
+pub use procedure::{Outcome, Procedure, Registry};
 pub use random::Random;
 pub use schema::{IndexKind, KeyKind, Schema, TableSpec};
 pub use signature::Signature;

@@ -4,7 +4,6 @@ use crate::contain::{self, Panicked, contain};
 use crate::footprint::Footprint;
 use crate::hooks::{self, Fact};
 use crate::ids::{ProcedureId, TableId};
-use crate::schema::{Schema, TableSpec};
 use crate::signature::Signature;
 use crate::transaction::{Abort, Transaction};
 
@@ -207,18 +206,4 @@ impl<T> Entry<T> {
         (self.explain_panic)(&panicked.message, args, reply);
         Err(Abort::BadRequest)
     }
-}
-
-/// A set of tables and of procedures over them, that any engine can host.
-pub trait Library: Send + Sync {
-    /// The tables, in the order of their ids.
-    fn tables(&self) -> Vec<TableSpec>;
-
-    /// Those and any that came with a later [level](crate::level).
-    fn schema(&self) -> Schema {
-        Schema::new(self.tables())
-    }
-
-    /// Registers every procedure, always in the same order: ids are part of the cluster's configuration.
-    fn register<T: Transaction>(&self, registry: &mut Registry<T>);
 }

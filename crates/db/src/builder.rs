@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use highwater_core::With;
 use highwater_node::config::{Durability, NodeConfig};
+use highwater_node::library::Product;
 use highwater_node::{Config, Node, free_loopback_ports};
 
 use crate::catalogue::{Catalogue, Entry};
 use crate::database::{Cluster, Database};
 use crate::error::OpenError;
-use crate::hosted::{Hosted, NoProcedures, Procedures};
+use crate::hosted::{NoProcedures, Procedures, Program};
 use crate::keys::Key;
 use crate::replicas::Replicas;
 use crate::tables::{Index, Table};
@@ -159,7 +161,7 @@ impl<P: Procedures> Builder<P> {
     }
 
     /// Its tables, by number.
-    fn hosted(&mut self) -> Result<Hosted<P>, OpenError> {
+    fn hosted(&mut self) -> Result<With<Product, Program<P>>, OpenError> {
         self.tables.sort_by_key(|table| table.number);
         for (at, Entry { number, spec, .. }) in self.tables.iter().enumerate() {
             let (number, name) = (usize::from(*number), spec.name);
@@ -173,7 +175,7 @@ impl<P: Procedures> Builder<P> {
             }
         }
         let tables = self.tables.iter().map(|table| table.spec.clone()).collect();
-        Ok(Hosted { tables, procedures: self.procedures.clone() })
+        Ok(Program::hosted(tables, self.procedures.clone()))
     }
 
     /// The tables that closures and procedures may ask for.

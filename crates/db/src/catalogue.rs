@@ -15,14 +15,15 @@ use std::any::TypeId;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use highwater_core::library::FIRST_PROGRAM_TABLE;
 use highwater_core::{Abort, IndexKind, KeyKind, Procedure, TableId, TableSpec, Transaction};
 
 use crate::keys::Key;
-use crate::tables::{FIRST_TABLE, Index, Table};
+use crate::tables::{Index, Table};
 use crate::values::Value;
 
-/// The table that has the rows: the last of the places that the product's own tables leave free. Keys are numbers of tables.
-pub const CATALOGUE: TableId = TableId(FIRST_TABLE - 1);
+/// The table that has the rows: the first behind the product's. Keys are numbers of tables.
+pub const CATALOGUE: TableId = TableId(FIRST_PROGRAM_TABLE);
 
 /// As the store describes it.
 pub const CATALOGUE_SPEC: TableSpec =

@@ -1,10 +1,10 @@
-//! What a node of a program hosts: all of the product's, then the program's.
+//! A program as the product hosts it: its tables behind the catalogue of them, its procedures, and ours for it.
 
-use highwater_core::{IndexKind, KeyKind, Library, Registry, TableSpec, Transaction};
-use highwater_disk::checkpoint::RESERVED;
-use highwater_node::library::NodeLibrary;
+use highwater_core::library::program_tables;
+use highwater_core::{Library, Registry, TableSpec, Transaction, With};
+use highwater_node::library::Product;
 
-use crate::catalogue::{Agree, CATALOGUE, CATALOGUE_SPEC, Compare};
+use crate::catalogue::{Agree, CATALOGUE_SPEC, Compare};
 use crate::closure::Closure;
 
 /// The procedures of a program.
@@ -23,28 +23,24 @@ impl Procedures for NoProcedures {
 
 /// See the module.
 #[derive(Clone)]
-pub struct Hosted<P> {
+pub struct Program<P> {
     pub tables: Vec<TableSpec>,
     pub procedures: P,
 }
 
-impl<P: Procedures> Library for Hosted<P> {
+impl<P> Program<P> {
+    /// All that a node of this program hosts.
+    pub fn hosted(tables: Vec<TableSpec>, procedures: P) -> With<Product, Program<P>> {
+        With(Product, Program { tables, procedures })
+    }
+}
+
+impl<P: Procedures> Library for Program<P> {
     fn tables(&self) -> Vec<TableSpec> {
-        let mut tables = NodeLibrary.tables();
-        assert!(
-            tables.len() <= CATALOGUE.0.into(),
-            "the product has more tables than programs leave room for"
-        );
-        // A later build of the product, with tables in some of these places, finds the program's where they were.
-        let reserved = TableSpec { name: RESERVED, keys: KeyKind::U64, index: IndexKind::Hash };
-        tables.resize(CATALOGUE.0.into(), reserved);
-        tables.push(CATALOGUE_SPEC);
-        tables.extend(self.tables.iter().cloned());
-        tables
+        program_tables([CATALOGUE_SPEC].into_iter().chain(self.tables.iter().cloned()))
     }
 
     fn register<T: Transaction>(&self, registry: &mut Registry<T>) {
-        NodeLibrary.register(registry);
         registry.register::<Closure>();
         self.procedures.register(registry);
         // Last: the ids of a program's procedures stay what they were.

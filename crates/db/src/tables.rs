@@ -3,14 +3,15 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use highwater_core::library::FIRST_PROGRAM_TABLE;
 use highwater_core::{IndexKind, TableId, TableSpec};
 
 use crate::keys::Key;
 use crate::values::Value;
 
-/// The first table of a program, by id. Those before it are the product's own, with room for more to come: what a program wrote to disk is
-/// found again by later builds.
-pub const FIRST_TABLE: u8 = 64;
+/// The first table of a program, by id. Those before it are the product's own, with room for more to come, and the
+/// [catalogue](crate::catalogue): what a program wrote to disk is found again by later builds.
+pub const FIRST_TABLE: u8 = FIRST_PROGRAM_TABLE + 1;
 /// How many tables a program may have.
 pub const MAX_TABLES: u8 = 128;
 

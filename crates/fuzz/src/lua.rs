@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use highwater_core::{Abort, Clock, Library, Registry, Schema};
 use highwater_node::clock::{monotonic, thread_cpu_ms};
-use highwater_node::library::NodeLibrary;
+use highwater_node::library::Product;
 use highwater_node::resp::command::Opcode;
 use highwater_node::resp::exec::Exec;
 use highwater_node::resp::moment::Moment;
@@ -29,7 +29,7 @@ fn run(command: &str, words: &[&[u8]]) -> Vec<u8> {
     Args::encode(words.iter().copied(), &mut args);
     let mut registry: Registry<Occ> = Registry::new();
     let exec = registry.register::<Exec>();
-    let mut occ = Occ::new(Store::new(Schema::new(NodeLibrary.tables())), Arc::new(Clock::counter()));
+    let mut occ = Occ::new(Store::new(Schema::new(Product.tables())), Arc::new(Clock::counter()));
     occ.begin();
     let mut reply = Vec::new();
     match registry.run(exec, &mut occ, &args, &mut reply) {

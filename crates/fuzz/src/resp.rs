@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_core::{Abort, Clock, Library, Registry, Schema, Transaction};
-use highwater_node::library::NodeLibrary;
+use highwater_node::library::Product;
 use highwater_node::resp::KEYSPACE;
 use highwater_node::resp::exec::{Exec, ReadVersions};
 use highwater_node::resp::frame::{Parser, ProtocolError};
@@ -64,7 +64,7 @@ fn multibulk(words: &Command) -> Vec<u8> {
 /// Arguments of `redis.exec`, `redis.watch` and `redis.interact`, on a real store: an outcome, and the same one again.
 pub fn exec(bytes: &[u8]) -> bool {
     let Some((&which, args)) = bytes.split_first() else { return false };
-    let tables = NodeLibrary.tables();
+    let tables = Product.tables();
     let args = [&Moment { unix_ms: 1 << 40, seed: 1 }.bytes()[..], args].concat();
     let run = || {
         let mut registry: Registry<Occ> = Registry::new();

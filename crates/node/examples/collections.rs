@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use highwater_core::log::TxWriter;
 use highwater_core::{Clock, Library, Procedure, ProcedureId, Registry, Schema, Timestamp};
-use highwater_node::library::NodeLibrary;
+use highwater_node::library::Product;
 use highwater_node::resp::Protocol;
 use highwater_node::resp::command::Opcode;
 use highwater_node::resp::exec::Exec;
@@ -51,8 +51,8 @@ struct Leader {
 impl Leader {
     fn new() -> Leader {
         let mut registry = Registry::new();
-        NodeLibrary.register(&mut registry);
-        let store = Store::new(Schema::new(NodeLibrary.tables()));
+        Product.register(&mut registry);
+        let store = Store::new(Schema::new(Product.tables()));
         store.reserve(RESERVE);
         let mut occ = Occ::new(store.clone(), Arc::new(Clock::system()));
         *occ.log() = TxWriter::new(Vec::with_capacity(1 << 20));
@@ -147,7 +147,7 @@ struct Pair {
 
 impl Pair {
     fn new(clock: fn() -> u64) -> Pair {
-        let store = Store::new(Schema::new(NodeLibrary.tables()));
+        let store = Store::new(Schema::new(Product.tables()));
         store.reserve(RESERVE);
         let mut pair = Pair { leader: Leader::new(), follower: Applier::new(store), clock };
         pair.follow(1);

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use highwater_client::{Client, Options};
 use highwater_core::{Clock, Incarnation, Transaction};
 use highwater_node::config::{Durability, NodeConfig};
-use highwater_node::library::NodeLibrary;
+use highwater_node::library::WITH_WORKLOADS;
+use highwater_node::resp::KEYSPACE;
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
-use highwater_workloads::tables::KEYSPACE;
 
 fn cluster(engine: &str) -> (Config, Vec<Node>) {
     let ports = free_loopback_ports(9).expect("there are free ports");
@@ -41,7 +41,7 @@ fn cluster(engine: &str) -> (Config, Vec<Node>) {
         let (clock, _) = Clock::chosen(config.clock()).expect("every machine has some clock");
         let engine = config.engine().expect("it was named");
         let replica =
-            highwater_engines::build(engine, config.options(incarnation), &NodeLibrary, Arc::new(clock));
+            highwater_engines::build(engine, config.options(incarnation), &WITH_WORKLOADS, Arc::new(clock));
         Node::start(&config, incarnation, replica, Signals::Leave).expect("the ports are free")
     };
     let nodes = (0..3).map(start).collect();
@@ -61,7 +61,7 @@ fn main() {
     let (config, nodes) = cluster(&engine);
     let peers = config.cluster.nodes.iter().map(|node| node.peer.clone());
     let options = Options { patience: Duration::from_secs(60), ..Options::new(&config.cluster.id, peers) };
-    let mut client = Client::connect(&NodeLibrary, options).expect("three nodes serve");
+    let mut client = Client::connect(&WITH_WORKLOADS, options).expect("three nodes serve");
     let (mut coordinates, mut blind) = (Vec::new(), Vec::new());
     for _ in 0..transactions {
         let began = Instant::now();

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use highwater_core::{Clock, Incarnation};
 use highwater_node::clock::process_cpu;
 use highwater_node::config::{Durability, Forward, NodeConfig};
-use highwater_node::library::NodeLibrary;
+use highwater_node::library::WITH_WORKLOADS;
 use highwater_node::poll::{Interest, Poller};
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
 use rustix::time::{ClockId, clock_gettime};
@@ -47,7 +47,7 @@ fn start() -> Vec<Node> {
         let (clock, _) = Clock::chosen(config.clock()).expect("every machine has some clock");
         let engine = config.engine().expect("the default engine exists");
         let replica =
-            highwater_engines::build(engine, config.options(incarnation), &NodeLibrary, Arc::new(clock));
+            highwater_engines::build(engine, config.options(incarnation), &WITH_WORKLOADS, Arc::new(clock));
         Node::start(&config, incarnation, replica, Signals::Leave).expect("the ports are free")
     };
     (0..3).map(start).collect()

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use highwater_core::{Clock, Library, Procedure, ProcedureId, Registry, Schema};
-use highwater_node::library::NodeLibrary;
+use highwater_node::library::Product;
 use highwater_node::resp::Protocol;
 use highwater_node::resp::command::Opcode;
 use highwater_node::resp::exec::Exec;
@@ -37,8 +37,8 @@ struct Machine {
 impl Machine {
     fn new() -> Machine {
         let mut registry = Registry::new();
-        NodeLibrary.register(&mut registry);
-        let store = Store::new(Schema::new(NodeLibrary.tables()));
+        Product.register(&mut registry);
+        let store = Store::new(Schema::new(Product.tables()));
         let occ = Occ::new(store, Arc::new(Clock::counter()));
         let exec = registry.find(Exec::NAME).expect("it is registered");
         let transfer = registry.find("bank.transfer").expect("it is registered");

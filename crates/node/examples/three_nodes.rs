@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use highwater_core::{Clock, Incarnation};
 use highwater_node::config::{Durability, NodeConfig};
-use highwater_node::library::NodeLibrary;
+use highwater_node::library::WITH_WORKLOADS;
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
 
 const NODES: u8 = 3;
@@ -51,7 +51,7 @@ fn start(config: &Config, id: u8) -> Node {
     let (clock, _) = Clock::chosen(config.clock()).expect("every machine has some clock");
     let engine = config.engine().expect("the default engine exists");
     let replica =
-        highwater_engines::build(engine, config.options(incarnation), &NodeLibrary, Arc::new(clock));
+        highwater_engines::build(engine, config.options(incarnation), &WITH_WORKLOADS, Arc::new(clock));
     Node::start(&config, incarnation, replica, Signals::Leave).expect("the ports are free")
 }
 

@@ -1,26 +1,28 @@
-//! What a node hosts: every table and every procedure of the product, in an order that never changes.
+//! What a node hosts: the tables and procedures of the product, and those of the program or the workloads that it is started with.
 
 use std::sync::Arc;
 
-use highwater_core::{Library, Registry, TableSpec, Transaction};
+use highwater_core::{Library, Registry, TableSpec, Transaction, With};
 use highwater_workloads::{AllWorkloads, Options, Workload};
 
 use crate::resp;
 
-/// The workloads' tables (the Redis keyspace is one of them) and procedures, then those of the RESP door.
+/// The product: the tables and procedures of the RESP door.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NodeLibrary;
+pub struct Product;
 
-impl Library for NodeLibrary {
+impl Library for Product {
     fn tables(&self) -> Vec<TableSpec> {
-        AllWorkloads.tables()
+        resp::schema::tables()
     }
 
     fn register<T: Transaction>(&self, registry: &mut Registry<T>) {
-        AllWorkloads.register(registry);
         resp::register(registry);
     }
 }
+
+/// The product and the workloads: `server.benchmarks = "on"`.
+pub const WITH_WORKLOADS: With<Product, AllWorkloads> = With(Product, AllWorkloads);
 
 /// Builds a workload by name.
 pub fn workload(name: &str, options: &[(String, String)]) -> Result<Arc<dyn Workload>, String> {
@@ -37,17 +39,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_door_finds_its_tables() {
-        let keyspace = &NodeLibrary.tables()[resp::KEYSPACE.0 as usize];
-        assert_eq!(keyspace.name, "keyspace");
-        let sessions = &NodeLibrary.tables()[resp::SESSIONS.0 as usize];
-        assert_eq!(*sessions, highwater_engines::sessions::TABLE);
-    }
-
-    #[test]
     fn benchmarks_are_told_by_their_names() {
         let options = Options::new(NodeId(0), 1, 1, Incarnation(1));
-        let replica = build(EngineKind::Silo, options, &NodeLibrary, Arc::new(Clock::counter()));
+        let replica = build(EngineKind::Silo, options, &WITH_WORKLOADS, Arc::new(Clock::counter()));
         for name in replica.procedures {
             let own = name.starts_with("redis.") || name.starts_with("sessions.");
             assert_eq!(highwater_workloads::library::is_benchmark(name), !own, "{name}");

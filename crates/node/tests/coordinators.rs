@@ -17,9 +17,10 @@ use highwater_client::{Client, Counts, Error, Options};
 use highwater_core::{Abort, Direction, Fingerprint, Incarnation, Library, TableId, TableSpec, Transaction};
 use highwater_engines::meerkat::delegate::Ask;
 use highwater_engines::meerkat::delegate::wire::{Hello, VERSION, WELCOME_BYTES, Welcome, prefix};
-use highwater_node::library::NodeLibrary;
+use highwater_node::library::WITH_WORKLOADS;
+use highwater_node::resp::KEYSPACE;
 use highwater_node::{Config, Node, Signals};
-use highwater_workloads::tables::{AUDIT, KEYSPACE};
+use highwater_workloads::tables::AUDIT;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -28,7 +29,7 @@ fn start(config: &Config, id: u8, life: u64) -> Node {
     let clock = std::sync::Arc::new(highwater_core::Clock::chosen(config.clock()).unwrap().0);
     let incarnation = Incarnation(life);
     let engine = config.engine().unwrap();
-    let replica = highwater_engines::build(engine, config.options(incarnation), &NodeLibrary, clock);
+    let replica = highwater_engines::build(engine, config.options(incarnation), &WITH_WORKLOADS, clock);
     Node::start(&config, incarnation, replica, Signals::Leave).unwrap()
 }
 
@@ -83,14 +84,14 @@ fn transfers_go_on_and_sums_stay_exact_while_a_replica_is_killed() {
     const OPENING: i64 = 100;
     for engine in ["meerkat", "meerkat-strict"] {
         let (config, mut nodes) = cluster(3, engine);
-        let mut first = Client::connect(&NodeLibrary, options(&config)).unwrap();
+        let mut first = Client::connect(&WITH_WORKLOADS, options(&config)).unwrap();
         let open = |tx: &mut highwater_client::Tx<'_>| {
             (0..ACCOUNTS).try_for_each(|at| set(tx, &account(at), OPENING))
         };
         first.transaction(open).unwrap();
         let stop = AtomicBool::new(false);
         let work = |client: u64| -> (i64, i64, Counts, Counts) {
-            let mut own = Client::connect(&NodeLibrary, options(&config)).unwrap();
+            let mut own = Client::connect(&WITH_WORKLOADS, options(&config)).unwrap();
             let (mut done, mut unknown, mut at, mut before) = (0, 0, client, None);
             while !stop.load(Ordering::Relaxed) {
                 at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -150,8 +151,8 @@ fn transfers_go_on_and_sums_stay_exact_while_a_replica_is_killed() {
 #[test]
 fn clients_see_their_own_writes_and_run_again_when_others_were_in_the_way() {
     let (config, _nodes) = cluster(3, "meerkat");
-    let mut one = Client::connect(&NodeLibrary, options(&config)).unwrap();
-    let mut other = Client::connect(&NodeLibrary, options(&config)).unwrap();
+    let mut one = Client::connect(&WITH_WORKLOADS, options(&config)).unwrap();
+    let mut other = Client::connect(&WITH_WORKLOADS, options(&config)).unwrap();
     let mut runs = 0;
     let seen = one.transaction(|tx| {
         runs += 1;
@@ -184,7 +185,7 @@ fn clients_see_their_own_writes_and_run_again_when_others_were_in_the_way() {
 fn scans_of_many_parts_and_procedures() {
     const ROWS: u64 = 3000;
     let (config, nodes) = cluster(1, "meerkat");
-    let mut client = Client::connect(&NodeLibrary, options(&config)).unwrap();
+    let mut client = Client::connect(&WITH_WORKLOADS, options(&config)).unwrap();
     let table = ordered();
     for part in 0..3 {
         let rows = |tx: &mut highwater_client::Tx<'_>| {
@@ -211,7 +212,7 @@ fn scans_of_many_parts_and_procedures() {
         }
         assert_eq!(seen, (0..=ROWS).collect::<Vec<_>>());
     }
-    let mut other = Client::connect(&NodeLibrary, options(&config)).unwrap();
+    let mut other = Client::connect(&WITH_WORKLOADS, options(&config)).unwrap();
     // Who has counted before a row came, and then sees what came with that row, counts again. (Who does not see it yet, as on a busy machine, may
     // have a place in the order before it: `meerkat` promises no order in real time.)
     let (mut runs, mut saw) = (0, false);
@@ -248,7 +249,7 @@ fn ordered() -> TableId {
             spec.index == highwater_core::IndexKind::Ordered && spec.keys == highwater_core::KeyKind::U64;
         fits.then_some(TableId(at as u8))
     };
-    NodeLibrary
+    WITH_WORKLOADS
         .tables()
         .into_iter()
         .enumerate()
@@ -261,10 +262,10 @@ fn ordered() -> TableId {
 #[test]
 fn what_a_dead_client_has_left_is_ended() {
     let (config, _nodes) = cluster(3, "meerkat");
-    let mut client = Client::connect(&NodeLibrary, options(&config)).unwrap();
+    let mut client = Client::connect(&WITH_WORKLOADS, options(&config)).unwrap();
     client.transaction(|tx| set(tx, b"left", 1)).unwrap();
     for round in 2..6 {
-        let mut mortal = Client::connect(&NodeLibrary, options(&config)).unwrap();
+        let mut mortal = Client::connect(&WITH_WORKLOADS, options(&config)).unwrap();
         // It panics in the middle of a transaction: its connections are closed without a word.
         let died = std::thread::spawn(move || {
             let _ = mortal.transaction(|tx| {
@@ -288,7 +289,7 @@ fn what_a_dead_client_has_left_is_ended() {
 fn who_does_not_fit_is_refused_in_words() {
     let mut alone = config(1, 1);
     let _rolis = start_alone(&alone);
-    let refusal = |options: Options| match Client::connect(&NodeLibrary, options) {
+    let refusal = |options: Options| match Client::connect(&WITH_WORKLOADS, options) {
         Err(Error::Refused(why)) => why,
         other => panic!("{:?}", other.map(|_| ())),
     };
@@ -313,7 +314,7 @@ fn who_does_not_fit_is_refused_in_words() {
 fn raw(config: &Config) -> TcpStream {
     let mut stream = TcpStream::connect(&config.cluster.nodes[0].peer).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let schema = NodeLibrary.schema();
+    let schema = WITH_WORKLOADS.schema();
     let tables = Fingerprint::of_tables(&schema, highwater_core::level::NEWEST);
     let cluster = Fingerprint::of_name(&config.cluster.id);
     let hello = Hello { version: VERSION, number: 0, cluster, tables };
@@ -362,7 +363,7 @@ fn who_does_not_read_is_disconnected() {
     alone.cluster.engine = "meerkat".into();
     alone.limits.stuck_timeout_s = 1;
     let node = start_alone(&alone);
-    let mut client = Client::connect(&NodeLibrary, options(&alone)).unwrap();
+    let mut client = Client::connect(&WITH_WORKLOADS, options(&alone)).unwrap();
     client.transaction(|tx| tx.put(KEYSPACE, b"large", &vec![7; 1 << 20])).unwrap();
     let mut stream = raw(&alone);
     stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();

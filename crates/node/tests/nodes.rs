@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::{Event, all_up, call, config, identity, start, start_all};
 use highwater_core::{Incarnation, Level, Levels, Library, NodeId, Schema, Speaks};
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse, LoadReport, WorkloadSpec};
-use highwater_node::library::NodeLibrary;
+use highwater_node::library::WITH_WORKLOADS;
 use highwater_node::transport::Channel;
 use highwater_node::transport::frame::PREFIX_BYTES;
 use highwater_node::transport::handshake::{Fingerprint, Hello, Identity};
@@ -134,7 +134,7 @@ fn callers_that_do_not_fit_are_told_why() {
     let (_, welcome) = call(peer, &Hello::new(&other, NodeId(0), Channel::Control));
     assert!(welcome.refusal.unwrap().contains("\"highwater\""));
     // A build with one table less: its table numbers may mean something else.
-    let mut fewer = NodeLibrary.tables();
+    let mut fewer = WITH_WORKLOADS.tables();
     fewer.pop();
     let other = Identity { schema: Schema::new(fewer), ..identity(1, 1) };
     let (_, welcome) = call(peer, &Hello::new(&other, NodeId(0), Channel::Worker(0)));

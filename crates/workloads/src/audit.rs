@@ -8,6 +8,9 @@ use highwater_core::{Abort, Procedure, Registry, Transaction, View};
 use crate::bytes::bad_request;
 use crate::tables::AUDIT;
 
+/// What leaves a row: a node that has it hosts audits.
+pub const PROCEDURE: &str = Append::NAME;
+
 /// Registers this module's procedures.
 pub fn register<T: Transaction>(registry: &mut Registry<T>) {
     registry.register::<Append>();

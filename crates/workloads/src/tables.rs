@@ -1,130 +1,104 @@
-//! Every table of the product, under fixed ids: the log names tables by number, so these are part of the format.
+//! Every table of the workloads, under fixed ids: the log names tables by number.
 //!
-//! Ids 0 to 3 belong to the node, and 26 to 33, which came later; workloads start at 4. New tables go to the end.
+//! Workloads are a program as any other: their tables stand behind the places of the product's ([`highwater_core::library`]), and a node has them if it is
+//! started with them.
 
+use highwater_core::library::{FIRST_PROGRAM_TABLE, program_tables};
 use highwater_core::{IndexKind, KeyKind, TableId, TableSpec};
 
-/// The Redis keyspace: byte-string keys, hashed.
-pub const KEYSPACE: TableId = TableId(0);
+/// The table at a place among the workloads'.
+const fn at(place: u8) -> TableId {
+    TableId(FIRST_PROGRAM_TABLE + place)
+}
+
 /// Sequence numbers of acknowledged requests; see [`audit`](crate::audit).
-pub const AUDIT: TableId = TableId(1);
-/// Clients' sessions.
-pub const SESSIONS: TableId = TableId(2);
-/// Reserved for the node.
-pub const RESERVED_3: TableId = TableId(3);
+pub const AUDIT: TableId = at(0);
 
 /// TPC-C's nine tables, split by what is written together, and two indexes; [`rows`](crate::tpcc::rows) has the columns of each and
 /// [`keys`](crate::tpcc::keys) the bits of each key.
 pub mod tpcc {
-    use super::TableId;
+    use super::{TableId, at};
 
     /// WAREHOUSE: name, address, tax. Never written after the load.
-    pub const WAREHOUSE_INFO: TableId = TableId(4);
+    pub const WAREHOUSE_INFO: TableId = at(1);
     /// WAREHOUSE: year-to-date payments.
-    pub const WAREHOUSE_YTD: TableId = TableId(5);
+    pub const WAREHOUSE_YTD: TableId = at(2);
     /// DISTRICT: name, address, tax. Never written after the load.
-    pub const DISTRICT_INFO: TableId = TableId(6);
+    pub const DISTRICT_INFO: TableId = at(3);
     /// DISTRICT: year-to-date payments.
-    pub const DISTRICT_YTD: TableId = TableId(7);
+    pub const DISTRICT_YTD: TableId = at(4);
     /// DISTRICT: the next order's id.
-    pub const DISTRICT_NEXT: TableId = TableId(8);
+    pub const DISTRICT_NEXT: TableId = at(5);
     /// CUSTOMER: discount, credit, names, address. Never written after the load.
-    pub const CUSTOMER_INFO: TableId = TableId(9);
+    pub const CUSTOMER_INFO: TableId = at(6);
     /// CUSTOMER: balance and counters.
-    pub const CUSTOMER: TableId = TableId(10);
+    pub const CUSTOMER: TableId = at(7);
     /// CUSTOMER: the 500 characters of C_DATA.
-    pub const CUSTOMER_DATA: TableId = TableId(11);
-    /// Reserved: an index by the numbers of last names, of builds before the one with [`CUSTOMER_BY_NAME`].
-    pub const RESERVED_12: TableId = TableId(12);
+    pub const CUSTOMER_DATA: TableId = at(8);
     /// HISTORY.
-    pub const HISTORY: TableId = TableId(13);
+    pub const HISTORY: TableId = at(9);
     /// ORDER.
-    pub const ORDER: TableId = TableId(14);
+    pub const ORDER: TableId = at(10);
     /// Index of orders by customer.
-    pub const ORDER_BY_CUSTOMER: TableId = TableId(15);
+    pub const ORDER_BY_CUSTOMER: TableId = at(11);
     /// NEW-ORDER.
-    pub const NEW_ORDER: TableId = TableId(16);
-    /// Reserved: a row a delivery, of builds that did not write it into ORDER and ORDER-LINE.
-    pub const RESERVED_17: TableId = TableId(17);
+    pub const NEW_ORDER: TableId = at(12);
     /// ORDER-LINE.
-    pub const ORDER_LINE: TableId = TableId(18);
+    pub const ORDER_LINE: TableId = at(13);
     /// ITEM.
-    pub const ITEM: TableId = TableId(19);
+    pub const ITEM: TableId = at(14);
     /// STOCK: quantity and counters.
-    pub const STOCK: TableId = TableId(20);
+    pub const STOCK: TableId = at(15);
     /// STOCK: the district strings and S_DATA. Never written after the load.
-    pub const STOCK_INFO: TableId = TableId(21);
+    pub const STOCK_INFO: TableId = at(16);
     /// Index of customers by last and first name.
-    pub const CUSTOMER_BY_NAME: TableId = TableId(33);
+    pub const CUSTOMER_BY_NAME: TableId = at(17);
 }
 
 /// TPC-C's tables as Silo's benchmark has them: whole rows, all of them ordered. [`silo`](crate::tpcc::layout::silo) has the columns.
 pub mod tpcc_silo {
-    use super::TableId;
+    use super::{TableId, at};
 
     /// WAREHOUSE.
-    pub const WAREHOUSE: TableId = TableId(34);
+    pub const WAREHOUSE: TableId = at(18);
     /// DISTRICT.
-    pub const DISTRICT: TableId = TableId(35);
+    pub const DISTRICT: TableId = at(19);
     /// CUSTOMER, C_DATA included.
-    pub const CUSTOMER: TableId = TableId(36);
+    pub const CUSTOMER: TableId = at(20);
     /// Index of customers by last and first name.
-    pub const CUSTOMER_NAME_IDX: TableId = TableId(37);
+    pub const CUSTOMER_NAME_IDX: TableId = at(21);
     /// HISTORY.
-    pub const HISTORY: TableId = TableId(38);
+    pub const HISTORY: TableId = at(22);
     /// NEW-ORDER.
-    pub const NEW_ORDER: TableId = TableId(39);
+    pub const NEW_ORDER: TableId = at(23);
     /// ORDER.
-    pub const OORDER: TableId = TableId(40);
+    pub const OORDER: TableId = at(24);
     /// Index of orders by customer.
-    pub const OORDER_C_ID_IDX: TableId = TableId(41);
+    pub const OORDER_C_ID_IDX: TableId = at(25);
     /// ORDER-LINE.
-    pub const ORDER_LINE: TableId = TableId(42);
+    pub const ORDER_LINE: TableId = at(26);
     /// ITEM.
-    pub const ITEM: TableId = TableId(43);
+    pub const ITEM: TableId = at(27);
     /// STOCK: what orders change.
-    pub const STOCK: TableId = TableId(44);
+    pub const STOCK: TableId = at(28);
     /// STOCK: the district strings and S_DATA.
-    pub const STOCK_DATA: TableId = TableId(45);
+    pub const STOCK_DATA: TableId = at(29);
 }
 
 /// YCSB++'s rows.
-pub const YCSB: TableId = TableId(22);
+pub const YCSB: TableId = at(30);
 /// The bank's accounts.
-pub const BANK: TableId = TableId(23);
+pub const BANK: TableId = at(31);
 /// YCSB-T's rows.
-pub const YCSB_T: TableId = TableId(24);
+pub const YCSB_T: TableId = at(32);
 /// Retwis' rows.
-pub const RETWIS: TableId = TableId(25);
-
-/// The names of the Redis keyspace, in the order of their hashes.
-pub const NAMES: TableId = TableId(26);
-/// What Redis collections hold, an element a row.
-pub const ELEMENTS: TableId = TableId(27);
-/// What of the Redis keyspace is to be removed, and when.
-pub const DUE: TableId = TableId(28);
-/// Scripts by the SHA-1 of their text.
-pub const SCRIPTS: TableId = TableId(29);
-/// Libraries of functions, by name.
-pub const FUNCTIONS: TableId = TableId(30);
-/// Users and what each may do, by name.
-pub const USERS: TableId = TableId(31);
-/// Procedures that came at run time, by name and version.
-pub const MODULES: TableId = TableId(32);
-
-/// Users' tables: their catalogue and their rows.
-pub const TABLES_OF_USERS: TableId = TableId(46);
-/// What Redis lists hold between their ends, some items a row.
-pub const ITEMS: TableId = TableId(47);
+pub const RETWIS: TableId = at(33);
 
 use IndexKind::{Hash, Ordered};
 use KeyKind::{Bytes, U64};
 
-const TABLES: [(TableId, &str, KeyKind, IndexKind); 48] = [
-    (KEYSPACE, "keyspace", Bytes, Hash),
+const TABLES: [(TableId, &str, KeyKind, IndexKind); 34] = [
     (AUDIT, "audit", U64, Hash),
-    (SESSIONS, "sessions", U64, Ordered),
-    (RESERVED_3, "reserved_3", U64, Hash),
     (tpcc::WAREHOUSE_INFO, "tpcc.warehouse_info", U64, Hash),
     (tpcc::WAREHOUSE_YTD, "tpcc.warehouse_ytd", U64, Hash),
     (tpcc::DISTRICT_INFO, "tpcc.district_info", U64, Hash),
@@ -133,27 +107,14 @@ const TABLES: [(TableId, &str, KeyKind, IndexKind); 48] = [
     (tpcc::CUSTOMER_INFO, "tpcc.customer_info", U64, Hash),
     (tpcc::CUSTOMER, "tpcc.customer", U64, Hash),
     (tpcc::CUSTOMER_DATA, "tpcc.customer_data", U64, Hash),
-    (tpcc::RESERVED_12, "tpcc.reserved_12", U64, Hash),
     (tpcc::HISTORY, "tpcc.history", U64, Hash),
     (tpcc::ORDER, "tpcc.order", U64, Hash),
     (tpcc::ORDER_BY_CUSTOMER, "tpcc.order_by_customer", U64, Ordered),
     (tpcc::NEW_ORDER, "tpcc.new_order", U64, Ordered),
-    (tpcc::RESERVED_17, "tpcc.reserved_17", U64, Hash),
     (tpcc::ORDER_LINE, "tpcc.order_line", U64, Ordered),
     (tpcc::ITEM, "tpcc.item", U64, Hash),
     (tpcc::STOCK, "tpcc.stock", U64, Hash),
     (tpcc::STOCK_INFO, "tpcc.stock_info", U64, Hash),
-    (YCSB, "ycsb.row", U64, Hash),
-    (BANK, "bank.account", U64, Hash),
-    (YCSB_T, "ycsb_t.row", Bytes, Hash),
-    (RETWIS, "retwis.row", Bytes, Hash),
-    (NAMES, "redis.names", Bytes, Ordered),
-    (ELEMENTS, "redis.elements", Bytes, Ordered),
-    (DUE, "redis.due", Bytes, Ordered),
-    (SCRIPTS, "redis.scripts", Bytes, Ordered),
-    (FUNCTIONS, "redis.functions", Bytes, Ordered),
-    (USERS, "redis.users", Bytes, Ordered),
-    (MODULES, "modules", Bytes, Ordered),
     (tpcc::CUSTOMER_BY_NAME, "tpcc.customer_by_name", Bytes, Ordered),
     (tpcc_silo::WAREHOUSE, "tpcc_silo.warehouse", U64, Ordered),
     (tpcc_silo::DISTRICT, "tpcc_silo.district", U64, Ordered),
@@ -167,13 +128,15 @@ const TABLES: [(TableId, &str, KeyKind, IndexKind); 48] = [
     (tpcc_silo::ITEM, "tpcc_silo.item", U64, Ordered),
     (tpcc_silo::STOCK, "tpcc_silo.stock", U64, Ordered),
     (tpcc_silo::STOCK_DATA, "tpcc_silo.stock_data", U64, Ordered),
-    (TABLES_OF_USERS, "tables", Bytes, Ordered),
-    (ITEMS, "redis.items", Bytes, Ordered),
+    (YCSB, "ycsb.row", U64, Hash),
+    (BANK, "bank.account", U64, Hash),
+    (YCSB_T, "ycsb_t.row", Bytes, Hash),
+    (RETWIS, "retwis.row", Bytes, Hash),
 ];
 
-/// Every table, in the order of the ids.
+/// Every table, in the order of the ids, behind the places of the product's.
 pub fn all() -> Vec<TableSpec> {
-    TABLES.iter().map(|&(_, name, keys, index)| TableSpec { name, keys, index }).collect()
+    program_tables(TABLES.iter().map(|&(_, name, keys, index)| TableSpec { name, keys, index }))
 }
 
 #[cfg(test)]
@@ -183,7 +146,7 @@ mod tests {
     #[test]
     fn ids_are_positions_and_names_are_unique() {
         for (at, (id, name, ..)) in TABLES.iter().enumerate() {
-            assert_eq!(id.0 as usize, at, "{name}");
+            assert_eq!(*id, super::at(at as u8), "{name}");
             assert!(TABLES[..at].iter().all(|(_, other, ..)| other != name), "{name}");
         }
     }

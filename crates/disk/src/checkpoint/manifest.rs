@@ -1,7 +1,11 @@
 //! The manifest: what a checkpoint is, and the file that makes it one.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
 use highwater_core::codec::{Malformed, Reader, put_bytes, put_varint};
-use highwater_core::{KeyKind, Schema, Timestamp};
+use highwater_core::library::RESERVED;
+use highwater_core::{IndexKind, KeyKind, Schema, TableSpec, Timestamp};
 
 use super::error::Error;
 use super::files::read_whole;
@@ -52,9 +56,6 @@ pub struct Part {
 pub const MAX_ENGINE_BYTES: usize = 16 << 20;
 /// Most bytes of a manifest: an engine's, and room for 65,535 parts and 255 tables with long names.
 const MAX_MANIFEST_BYTES: usize = 64 << 20;
-/// The name of a table that nobody writes, in a place that is kept for a later build's.
-pub const RESERVED: &str = "reserved";
-
 /// Bytes in front of tables, parts and the engine's own.
 const HEAD_BYTES: usize = 40;
 /// Bytes in front of what the checksum covers: magic, version, two zeros, the checksum.
@@ -102,6 +103,16 @@ impl Manifest {
             return Err(Error::damaged(&file, COVERED_FROM as u64, what));
         }
         Ok(manifest)
+    }
+
+    /// Tables that can take the records, whatever program wrote them. All are ordered: their index is not part of a checkpoint.
+    pub fn schema(&self) -> Schema {
+        let table = |shape: &TableShape| TableSpec {
+            name: kept(&shape.name),
+            keys: shape.keys,
+            index: IndexKind::Ordered,
+        };
+        Schema::new(self.tables.iter().map(table).collect())
     }
 
     /// Whether a store of this schema can take the records: its first tables must be those of the checkpoint. It may have
@@ -216,6 +227,18 @@ pub fn manifest_name(number: u64) -> String {
     Name { number, kind: Kind::Manifest }.to_string()
 }
 
+/// A name for as long as the process lives: a table's is that of a constant everywhere else. Each is kept once.
+fn kept(name: &str) -> &'static str {
+    static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut all = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = all.get(name) {
+        return known;
+    }
+    let name: &'static str = Box::leak(name.into());
+    all.insert(name);
+    name
+}
+
 impl TableShape {
     /// Those of a schema.
     pub fn all(schema: &Schema) -> Vec<TableShape> {
@@ -259,6 +282,7 @@ mod tests {
         };
         let fits = |names, keys| written.check_schema(&schema(names, keys)).is_ok();
         assert!(fits(&["a", RESERVED, "b"], KeyKind::U64));
+        assert!(manifest.check_schema(&manifest.schema()).is_ok());
         assert!(fits(&["a", "new", "b", "c"], KeyKind::U64));
         assert!(!fits(&["a", "new", "c"], KeyKind::U64));
         assert!(!fits(&["a", "new"], KeyKind::U64));

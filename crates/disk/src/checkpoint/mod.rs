@@ -41,7 +41,7 @@ mod writer;
 pub use error::Error;
 pub use format::FORMAT_VERSION;
 pub use loader::{Loader, Loading, PartLoader, Skipped};
-pub use manifest::{MAX_ENGINE_BYTES, Manifest, Part, RESERVED, TableShape, manifest_name};
+pub use manifest::{MAX_ENGINE_BYTES, Manifest, Part, TableShape, manifest_name};
 pub use part_reader::PartReader;
 pub use part_writer::{PartWriter, WriteStep, WrittenPart};
 pub use retention::{published, remove_leftovers, remove_old};

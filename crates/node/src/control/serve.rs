@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use highwater_core::NodeId;
 use highwater_engines::{Controller, MemberAnswer, Nanos};
-use highwater_workloads::Workload;
+use highwater_workloads::{Workload, audit};
 
 use super::inspect;
 use super::loads::{Errand, Loads};
@@ -52,13 +52,13 @@ impl Context<'_> {
                 return Ok(Some(AdminResponse::Done));
             }
             AdminRequest::Load { workload } => {
-                let (workload, done) = (build(&workload)?, Arc::new(AtomicU64::new(0)));
+                let (workload, done) = (self.build(&workload)?, Arc::new(AtomicU64::new(0)));
                 let errand = Errand::Populate { done: done.clone(), said: self.now };
                 self.loads.send(connection, errand, self.shared, LoadCommand::Populate { workload, done });
             }
             AdminRequest::Run { workload, in_flight, rate, seed, audit_every, audit_base } => {
                 let spec = RunSpec {
-                    workload: build(&workload)?,
+                    workload: self.build(&workload)?,
                     in_flight: in_flight as usize,
                     rate_per_worker: rate.map(|rate| rate / self.shared.workers.len() as f64),
                     seed,
@@ -76,10 +76,11 @@ impl Context<'_> {
             }
             AdminRequest::Stop => self.loads.send(connection, Errand::Stop, self.shared, LoadCommand::Stop),
             AdminRequest::Check { workload } => {
-                inspect::check(self.shared, self.controller.store(), connection, build(&workload)?);
+                inspect::check(self.shared, self.controller.store(), connection, self.build(&workload)?);
             }
             AdminRequest::Digest => inspect::digest(self.shared, self.controller.store(), connection),
             AdminRequest::AuditMissing { generator, acknowledged } => {
+                self.hosts(audit::PROCEDURE)?;
                 inspect::audit(self.shared, self.controller.store(), connection, generator, acknowledged);
             }
             AdminRequest::Member { change } => return Ok(Some(self.change_members(&change))),
@@ -96,6 +97,20 @@ impl Context<'_> {
             }
         }
         Ok(None)
+    }
+
+    fn build(&self, spec: &WorkloadSpec) -> Result<Arc<dyn Workload>, String> {
+        let workload = library::workload(&spec.name, &spec.options)?;
+        workload.kinds().iter().try_for_each(|kind| self.hosts(kind))?;
+        Ok(workload)
+    }
+
+    /// Whether the node was started with a procedure of the workloads.
+    fn hosts(&self, procedure: &str) -> Result<(), String> {
+        if self.shared.procedures.iter().any(|name| *name == procedure) {
+            return Ok(());
+        }
+        Err("this node hosts no benchmarks; start all nodes with server.benchmarks = \"on\"".into())
     }
 
     fn change_members(&mut self, change: &MemberRequest) -> AdminResponse {
@@ -157,10 +172,6 @@ fn admins(nodes: &[NodeConfig]) -> Vec<String> {
     let mut admins = vec![String::new(); last];
     nodes.iter().for_each(|node| admins[usize::from(node.id)].clone_from(&node.admin));
     admins
-}
-
-fn build(spec: &WorkloadSpec) -> Result<Arc<dyn Workload>, String> {
-    library::workload(&spec.name, &spec.options)
 }
 
 fn check_run(spec: &RunSpec) -> Result<(), String> {

@@ -8,7 +8,7 @@ use highwater_workloads::testing::Memory;
 
 use super::{Driver, RunSpec};
 use crate::clock::{Stopwatch, Ticks};
-use crate::library::{NodeLibrary, workload};
+use crate::library::{WITH_WORKLOADS, workload};
 use crate::token::unpack;
 
 /// Says what it is told to say, and keeps what it took.
@@ -52,7 +52,7 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let mut registry = Registry::<Memory>::new();
-        NodeLibrary.register(&mut registry);
+        WITH_WORKLOADS.register(&mut registry);
         let spec = Arc::new(RunSpec {
             workload: workload("bank", &[]).expect("there is a bank"),
             in_flight: 1000,

@@ -174,7 +174,7 @@ mod tests {
     use highwater_store::{Occ, Store};
 
     use super::*;
-    use crate::library::NodeLibrary;
+    use crate::library::Product;
     use crate::resp::keyspace::head::Head;
 
     const KEY: &[u8] = b"k";
@@ -190,7 +190,7 @@ mod tests {
 
     impl Alone {
         fn new() -> Alone {
-            let schema = Schema::new(NodeLibrary.tables());
+            let schema = Schema::new(Product.tables());
             Alone(Occ::new(Store::new(schema), Arc::new(Clock::counter())))
         }
 

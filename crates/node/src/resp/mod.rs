@@ -88,6 +88,7 @@ pub mod planted;
 pub mod redirect;
 pub mod reply;
 pub mod request;
+pub mod schema;
 pub mod scripts;
 pub mod settings;
 pub mod single;

@@ -23,7 +23,7 @@ use crate::config::{self, Benchmarks, Config, ConfigError, Durability, PeerTls, 
 use crate::control::{self, ControlThread};
 use crate::descriptors::{self, Shares};
 use crate::error::NodeError;
-use crate::library::NodeLibrary;
+use crate::library::{Product, WITH_WORKLOADS};
 use crate::logging;
 use crate::meter::Meter;
 use crate::own_address;
@@ -63,8 +63,16 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     // A file that reaches the process's limit is a full disk (EFBIG), and no reason to be killed.
     let handler = signal_hook::flag::register(SIGXFSZ, ignored);
     handler.map_err(system("take a signal"))?;
+    match config.server.benchmarks {
+        Benchmarks::Off => live(&config, &Product, &asked),
+        Benchmarks::On => live(&config, &WITH_WORKLOADS, &asked),
+    }
+}
+
+/// Life after life, until it was asked to end.
+fn live<L: Library>(config: &Config, library: &L, asked: &Arc<Asked>) -> Result<(), NodeError> {
     loop {
-        let (node, start) = match run_once(&config, &NodeLibrary, &asked) {
+        let (node, start) = match run_once(config, library, asked) {
             Ok(Some(begun)) => begun,
             Ok(None) => {
                 tracing::info!("ended, as asked, before it served");
@@ -76,9 +84,9 @@ pub fn run(config: Config) -> Result<(), NodeError> {
         };
         let shared = node.shared.clone();
         match node.wait() {
-            Err(NodeError::StaleDisk) => recovery::mark_stale(&config)?,
+            Err(NodeError::StaleDisk) => recovery::mark_stale(config)?,
             Ok(()) if config.cluster.durability.level().has_disk() && shared.all_is_on_disk() => {
-                return recovery::end_in_order(&config, start);
+                return recovery::end_in_order(config, start);
             }
             ended => return ended,
         }
@@ -244,7 +252,7 @@ impl Opened {
 }
 
 impl Node {
-    /// Opens a node within a program, with tables and procedures of the program's choice: `library` has all of [`NodeLibrary`]'s, in their
+    /// Opens a node within a program, with tables and procedures of the program's choice: `library` has all of [`Product`]'s, in their
     /// places, and more behind them. Logging, signals and the process's limits are the program's business.
     ///
     /// # Errors
@@ -332,10 +340,7 @@ impl Node {
         let admin = admin_listener.local_addr().map_err(system("read the admin address"))?;
 
         let roster = Roster::new(config, storage.is_none().then(|| roster::file_of(config)));
-        let mut callables = Callables::of(&procedures, &versions, &signatures);
-        if config.server.benchmarks == Benchmarks::Off {
-            callables.remove(highwater_workloads::library::is_benchmark);
-        }
+        let callables = Callables::of(&procedures, &versions, &signatures);
         let shared = Shared::new(identity.node, identity.engine, counters, procedures, roster);
         let shared = shared.map_err(system("create wake-up descriptors"))?;
         let shared = Arc::new(shared);

@@ -192,14 +192,14 @@ mod tests {
     use highwater_core::{Library, Schema};
 
     use super::*;
-    use crate::library::NodeLibrary;
+    use crate::library::Product;
 
     /// Two `restore` into one `--to`: the second emptied the folder that the first one was writing, and the first gave the mixture its name.
     #[test]
     fn a_folder_that_another_process_writes_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let founding = Founding::new("north".into(), &[NodeId(0)], NonZeroU16::MIN).unwrap();
-        let store = Store::new(Schema::new(NodeLibrary.tables()));
+        let store = Store::new(Schema::new(Product.tables()));
         let write = || founding.write(folder.path(), founding.voters[0], &store, Timestamp(1000));
         let new = folder.path().join("node-0.new");
         let first = DataDirectory::open(&new).unwrap();

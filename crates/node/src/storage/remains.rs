@@ -18,7 +18,7 @@ use super::checkpoint::Preamble;
 use super::directory::DataDirectory;
 use super::progress::StartProgress;
 use super::recovery::load_parts;
-use crate::library::NodeLibrary;
+use crate::library::{Product, WITH_WORKLOADS};
 
 /// What is in a folder: a checkpoint, if one was wanted and is there, and the records behind it.
 pub struct Folder<D = DataDirectory> {
@@ -116,13 +116,29 @@ where
         Ok(Folder { name, checkpoint, summary, remains, damage, ends_early, disk })
     }
 
-    /// The state of a moment, in a store of its own; and how many transactions of the log were installed. `reading` is of this folder.
+    /// The state of a moment, in a store of its own; and how many transactions of the log were installed. `reading` is of this folder. The tables are those
+    /// of whatever program wrote the checkpoint; without one those of the product, or the workloads', too.
     ///
     /// # Errors
     /// In words.
     pub fn state_at(&self, reading: &Reading<'_>, moment: Timestamp) -> Result<(Arc<Store>, u64), String> {
+        let (product, all) = (Schema::new(Product.tables()), Schema::new(WITH_WORKLOADS.tables()));
+        let (schema, may_be_more) = match &self.checkpoint {
+            Some(manifest) => (manifest.schema(), manifest.check_schema(&all).is_ok()),
+            None => (product, true),
+        };
+        let state = self.state_in(schema, reading, moment);
+        if state.is_ok() || !may_be_more { state } else { self.state_in(all, reading, moment).or(state) }
+    }
+
+    fn state_in(
+        &self,
+        schema: Schema,
+        reading: &Reading<'_>,
+        moment: Timestamp,
+    ) -> Result<(Arc<Store>, u64), String> {
         let at = |why: String| format!("{}: {why}", self.name);
-        let store = Store::new(Schema::new(NodeLibrary.tables()));
+        let store = Store::new(schema);
         if let Some(manifest) = &self.checkpoint {
             let words = |error: Error| at(error.to_string());
             let mut loader = Loader::only(manifest.number);

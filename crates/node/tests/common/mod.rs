@@ -24,7 +24,7 @@ use highwater_engines::{
 };
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
 use highwater_node::config::{Durability, Io, NodeConfig};
-use highwater_node::library::NodeLibrary;
+use highwater_node::library::WITH_WORKLOADS;
 use highwater_node::resp::acl::change::ChangeUsers;
 use highwater_node::resp::keyspace::sweep::Sweep;
 use highwater_node::transport::handshake::{Fingerprint, Hello, Identity, WELCOME_BYTES, Welcome};
@@ -82,8 +82,12 @@ impl StubWorker {
         let asks = request.procedure.0 == self.users;
         if asks {
             let mut reply = Vec::new();
-            ChangeUsers::run(&mut Memory::new(Schema::new(NodeLibrary.tables())), request.args, &mut reply)
-                .unwrap();
+            ChangeUsers::run(
+                &mut Memory::new(Schema::new(WITH_WORKLOADS.tables())),
+                request.args,
+                &mut reply,
+            )
+            .unwrap();
             self.released.push((request.token, reply.into()));
         }
         asks
@@ -261,7 +265,7 @@ pub struct StubNode {
 pub fn start(config: &Config, id: u8, incarnation: u64) -> StubNode {
     let (sender, events) = channel();
     let mut registry = Registry::<Memory>::new();
-    NodeLibrary.register(&mut registry);
+    WITH_WORKLOADS.register(&mut registry);
     let (procedures, versions, signatures) = (registry.names(), registry.versions(), registry.signatures());
     let users = procedures.iter().position(|name| *name == ChangeUsers::NAME).unwrap() as u16;
     let sweep = procedures.iter().position(|name| *name == Sweep::NAME).unwrap() as u16;
@@ -293,7 +297,7 @@ pub fn start(config: &Config, id: u8, incarnation: u64) -> StubNode {
             incarnation,
             up: BTreeSet::new(),
             heartbeat_at: 0,
-            store: Store::new(Schema::new(NodeLibrary.tables())),
+            store: Store::new(Schema::new(WITH_WORKLOADS.tables())),
             events: sender,
         }),
         counters: counters.clone(),
@@ -372,7 +376,7 @@ impl AdminClient {
 /// Who the test says it is when it calls a node.
 pub fn identity(node: u8, workers: u16) -> Identity {
     let mut registry = Registry::<Memory>::new();
-    NodeLibrary.register(&mut registry);
+    WITH_WORKLOADS.register(&mut registry);
     Identity {
         cluster: "highwater".into(),
         node: NodeId(node),
@@ -381,7 +385,7 @@ pub fn identity(node: u8, workers: u16) -> Identity {
         streams: workers,
         engine: EngineKind::Rolis,
         speaks: Speaks::FIRST,
-        schema: Schema::new(NodeLibrary.tables()),
+        schema: Schema::new(WITH_WORKLOADS.tables()),
         procedures: Fingerprint::of_procedures(&registry.names(), &registry.versions()),
         durability: highwater_core::Durability::Memory,
     }
@@ -404,7 +408,7 @@ pub fn call(peer: &str, hello: &Hello) -> (TcpStream, Welcome) {
 pub fn start_alone(config: &Config) -> Node {
     let options = config.options(Incarnation(7));
     let clock = Arc::new(highwater_core::Clock::chosen(config.clock()).unwrap().0);
-    let replica = highwater_engines::build(config.engine().unwrap(), options, &NodeLibrary, clock);
+    let replica = highwater_engines::build(config.engine().unwrap(), options, &WITH_WORKLOADS, clock);
     let node = Node::start(config, Incarnation(7), replica, Signals::Leave).unwrap();
     let mut client = resp_client(node.resp_address());
     let deadline = Instant::now() + Duration::from_secs(30);

@@ -12,7 +12,7 @@ use highwater_core::{Clock, Incarnation};
 use highwater_node::admin::protocol::AdminRequest;
 use highwater_node::config::{Durability, Forward, Io, NodeConfig};
 use highwater_node::held::HeldBytes;
-use highwater_node::library::NodeLibrary;
+use highwater_node::library::WITH_WORKLOADS;
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
 
 /// How long anything may take, on a busy machine.
@@ -148,7 +148,7 @@ fn start(config: &Config, id: u8) -> Node {
     let (clock, _) = Clock::chosen(config.clock()).unwrap();
     let engine = config.engine().unwrap();
     let replica =
-        highwater_engines::build(engine, config.options(incarnation), &NodeLibrary, Arc::new(clock));
+        highwater_engines::build(engine, config.options(incarnation), &WITH_WORKLOADS, Arc::new(clock));
     Node::start(&config, incarnation, replica, Signals::Leave).unwrap()
 }
 

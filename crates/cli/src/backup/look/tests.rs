@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use highwater_core::{Library, NodeId, Schema, Timestamp};
 use highwater_disk::{Journal, JournalOptions};
 use highwater_engines::rolis::remains::Moment;
-use highwater_node::library::NodeLibrary;
+use highwater_node::library::Product;
 use highwater_node::storage::DataDirectory;
 use highwater_node::storage::archive::{Archive, FolderPlace, Place, PlaceFile, Source};
 use highwater_node::storage::founding::Founding;
@@ -33,7 +33,7 @@ impl World {
         let one = NonZeroU16::MIN;
         let founding = Founding::new("north".into(), &[NodeId(0)], one).unwrap();
         let voter = founding.voters[0];
-        let store = Store::new(Schema::new(NodeLibrary.tables()));
+        let store = Store::new(Schema::new(Product.tables()));
         let path = founding.write(folder.path(), voter, &store, Timestamp(1000)).unwrap();
         let segment_bytes = 2 * highwater_disk::journal::MIN_SEGMENT_BYTES;
         let options = JournalOptions { journal: voter.incarnation.0, writers: 2, segment_bytes };

@@ -37,8 +37,6 @@ pub mod selector;
 mod tests;
 pub mod user;
 
-use highwater_core::TableId;
-
 use super::command::{Command, Data, Opcode};
 use super::errors::CommandError;
 use super::request::Args;
@@ -48,8 +46,7 @@ pub use caller::Caller;
 use ids::Named;
 pub use user::User;
 
-/// The table of users: any bytes, ordered.
-pub const USERS: TableId = TableId(31);
+pub use super::schema::USERS;
 
 /// The user whom everybody is that has not said another name.
 pub const DEFAULT: &[u8] = b"default";

@@ -52,26 +52,7 @@ use packed::Packed;
 use removal::PAID_AT_ONCE;
 pub use room::Room;
 
-/// The table that holds the Redis keyspace: any bytes as keys, a hash index.
-pub const KEYSPACE: TableId = TableId(0);
-/// The table of names: any bytes, ordered.
-pub const NAMES: TableId = TableId(26);
-/// The table of collections' elements: any bytes, ordered.
-pub const ELEMENTS: TableId = TableId(27);
-/// The table of lists' items: any bytes, ordered.
-pub const ITEMS: TableId = TableId(47);
-/// The table of what is to be removed: any bytes, ordered.
-pub const DUE: TableId = TableId(28);
-
-/// The table of scripts, by their digests: any bytes, ordered.
-pub const SCRIPTS: TableId = TableId(29);
-/// The table of libraries and their functions: any bytes, ordered.
-pub const FUNCTIONS: TableId = TableId(30);
-
-/// The table that holds clients' sessions.
-pub const SESSIONS: TableId = TableId(SESSIONS_AT);
-/// Its number.
-pub const SESSIONS_AT: u8 = 2;
+pub use super::schema::{DUE, ELEMENTS, FUNCTIONS, ITEMS, KEYSPACE, NAMES, SCRIPTS, SESSIONS, SESSIONS_AT};
 
 /// A collection of so few members may be packed into one row.
 pub const FEW: u64 = 1024;

@@ -55,14 +55,13 @@ pub use absent::{call, check, is_warm, prepare};
 
 use std::cell::Cell;
 
-use highwater_core::{Abort, TableId};
+use highwater_core::Abort;
 
 use super::errors::CommandError;
 use super::keyspace::Failure;
 use super::scripts::budget::Clocks;
 
-/// The table of modules: any bytes, ordered.
-pub const MODULES: TableId = highwater_workloads::tables::MODULES;
+pub use super::schema::MODULES;
 
 /// What modules import from: its number is the version of the functions there.
 pub const ABI: &str = "highwater1";

@@ -22,14 +22,13 @@ pub mod key;
 use std::ops::{Bound, ControlFlow};
 
 use highwater_core::codec::Reader;
-use highwater_core::{Abort, Direction, TableId, Transaction};
+use highwater_core::{Abort, Direction, Transaction};
 
 use super::errors::CommandError;
 use super::keyspace::{Failure, Room};
 use key::Type;
 
-/// The table that holds users' tables: any bytes, ordered.
-pub const TABLES: TableId = highwater_workloads::tables::TABLES_OF_USERS;
+pub use super::schema::TABLES;
 
 /// Longest name of a table, in bytes.
 pub const MAX_NAME_BYTES: usize = 256;

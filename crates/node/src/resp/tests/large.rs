@@ -5,7 +5,7 @@ use std::sync::Arc;
 use highwater_core::{Clock, Library, ProcedureId, Registry, Schema};
 use highwater_store::{Occ, Store};
 
-use crate::library::NodeLibrary;
+use crate::library::Product;
 use crate::resp::command::Opcode;
 use crate::resp::moment::Moment;
 use crate::resp::request::Step;
@@ -27,7 +27,7 @@ impl Real {
         register(&mut registry);
         let names = registry.names();
         let sweep = names.iter().position(|name| *name == "redis.sweep").unwrap();
-        let store = Store::new(Schema::new(NodeLibrary.tables()));
+        let store = Store::new(Schema::new(Product.tables()));
         Real {
             occ: Occ::new(store, Arc::new(Clock::counter())),
             exec: Procedures::find(&names).unwrap().exec,

@@ -12,7 +12,7 @@ use highwater_store::Store;
 use super::super::checkpoint::Preamble;
 use super::super::founding::write_checkpoint;
 use super::*;
-use crate::library::NodeLibrary;
+use crate::library::Product;
 
 /// A node's folder with a journal in small segments.
 struct Node {
@@ -35,7 +35,7 @@ impl Node {
 
     /// Publishes a checkpoint of all that was written so far.
     fn checkpoint(&self) {
-        let store = Store::new(Schema::new(NodeLibrary.tables()));
+        let store = Store::new(Schema::new(Product.tables()));
         let positions = self.journal.synced().iter().map(|synced| LogPosition(*synced)).collect();
         let words = Preamble { incarnation: self.life, positions }.encode();
         write_checkpoint(&self.disk, &store, Timestamp(1000), 1, words).unwrap();
