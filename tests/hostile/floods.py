@@ -70,7 +70,8 @@ def never_reads_long(at):
                 fresh.done(*words)
             slowest, asked = max(slowest, time.monotonic() - began), asked + 1
         time.sleep(0.02)
-    assert slowest < 2, f"{words}: {slowest:.1f} s"
+    # It was fifty seconds.
+    assert slowest < 5, f"{slowest:.1f} s"
     for wire in greedy:
         wire.reset()
     with Wire(at.port(), timeout=60) as wire:
