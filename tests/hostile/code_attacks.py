@@ -142,6 +142,10 @@ MODULES = {
     "traps": f'(module {PAGE} (func (export "procedure:run") unreachable))',
     "divides": f'(module {PAGE} (func (export "procedure:run") (drop (i32.div_s (i32.const 1) (i32.const 0)))))',
     "recurses": f'(module {PAGE} (func $f (export "procedure:run") call $f))',
+    "looks for long keys": '(module (import "highwater1" "key_get" (func $f (param i32 i32 i32 i32) (result i32))) (memory (export "memory") 2) '
+    '(func (export "procedure:run") (loop $l (drop (call $f (i32.const 0) (i32.const 65000) (i32.const 0) (i32.const 0))) br $l)))',
+    "names a table too long": '(module (import "highwater1" "table" (func $f (param i32 i32) (result i32))) (memory (export "memory") 2) '
+    '(func (export "procedure:run") (drop (call $f (i32.const 0) (i32.const 65537)))))',
     "grows": f'(module {PAGE} (func (export "procedure:run") (loop $l (drop (memory.grow (i32.const 100))) br $l)))',
     "reads beyond": f'(module {PAGE} (func (export "procedure:run") (drop (i32.load (i32.const -4)))))',
     "starts and loops": f'(module {PAGE} (func $s (loop $l br $l)) (start $s) (func (export "procedure:run")))',
@@ -172,7 +176,9 @@ def modules(at):
                 continue
             loaded += 1
             for call in ("HW.CALL", "HW.CALL_RO"):
+                began = time.monotonic()
                 reply = wire.ask(call, "odd.run", "word")
+                assert time.monotonic() - began < LONGEST_S, name
                 if isinstance(reply, Refused):
                     refused(reply)
             assert wire.ask("PING") == b"PONG", name

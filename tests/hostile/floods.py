@@ -55,6 +55,31 @@ def never_reads(at):
     return f"took {sent / MIB:.1f} MiB of commands, others waited {slowest:.2f} s at most"
 
 
+def never_reads_long(at):
+    """A hundred clients each ask for a long value fifty times and read nothing: who comes new and asks for little waits for none of them."""
+    with Wire(at.port()) as wire:
+        wire.done("SET", "tome", b"t" * 15_000_000)
+    greedy = [Wire(at.port()) for _ in range(100)]
+    for wire in greedy:
+        wire.send(command("GET", "tome") * 50)
+    slowest, asked, end = 0.0, 0, time.monotonic() + 8
+    while time.monotonic() < end:
+        for words in (["PING"], ["GET", "probe"], ["SET", "little", asked], ["INCR", "canary:little"], ["INFO", "clients"], ["EVAL", "return redis.call('GET', 'little')", 0]):
+            began = time.monotonic()
+            with Wire(at.port(), timeout=60) as fresh:
+                fresh.done(*words)
+            slowest, asked = max(slowest, time.monotonic() - began), asked + 1
+        time.sleep(0.02)
+    # It was fifty seconds.
+    assert slowest < 5, f"{slowest:.1f} s"
+    for wire in greedy:
+        wire.reset()
+    with Wire(at.port(), timeout=60) as wire:
+        assert len(wire.done("GET", "tome")) == 15_000_000
+        wire.done("DEL", "tome", "little", "canary:little")
+    return f"{asked} fresh connections, each answered in {slowest:.2f} s at most"
+
+
 def half_open(at):
     """Connections that begin a command and leave it, by the hundreds; some go without a word."""
     begun = []

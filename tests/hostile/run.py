@@ -36,9 +36,9 @@ MEMORY_MB = 900
 CALM = "[timeouts]\nelection_timeout_ms = 1000\n"
 
 ATTACKS = [
-    ("memory", "", [words.sizes, words.numbers, words.bytes_that_are_no_commands, words.http, words.patterns_and_cursors, words.blocks, words.users]),
+    ("memory", "", [words.sizes, words.long_words, words.numbers, words.bytes_that_are_no_commands, words.http, words.patterns_and_cursors, words.blocks, words.users]),
     ("memory", "", [words.tables_and_transactions, code_attacks.scripts, code_attacks.modules]),
-    ("memory", "", [floods.pipeline, floods.never_reads, floods.half_open, floods.connections, floods.crowd_that_waits, floods.expiring, floods.full_memory]),
+    ("memory", "", [floods.pipeline, floods.never_reads, floods.never_reads_long, floods.half_open, floods.connections, floods.crowd_that_waits, floods.expiring, floods.full_memory]),
     ("memory", "", [kills.who_waits, kills.paused, kills.again_and_again]),
     ("memory", '[server]\nforward = "on"\n', [kills.forwarded, words.sizes, floods.crowd_that_waits, collisions.crowds]),
     ("memory", "", [settings.passwords, settings.certificates]),

@@ -16,7 +16,7 @@ def refused(reply, pattern=r"^[A-Z][A-Z]+ .+"):
 
 def sizes(at):
     with Wire(at.port()) as wire:
-        for size in (1, 2, 255, 65535, 65536, MIB, 16 * MIB - 1, 16 * MIB):
+        for size in (1, 2, 255, 65526, 65527, MIB, 16 * MIB - 1, 16 * MIB):
             value = random.randbytes(1) * size
             assert wire.done("SET", "large", value) == b"OK", size
             assert wire.done("GET", "large") == value, size
@@ -42,7 +42,7 @@ def sizes(at):
         refused(wire.ask("LRANGE", "list", 0, -1))
         assert wire.done("DEL", "list") == 1
         wire.done("DEL", "large")
-        for key in (b"", bytes(range(256)), b"k" * 65536):
+        for key in (b"", bytes(range(256)), b"k" * 65527):
             assert wire.done("SET", key, "v") == b"OK"
             assert wire.done("GET", key) == b"v"
             assert wire.done("EXISTS", key) == 1 and wire.done("TYPE", key) == b"string" and wire.done("DEL", key) == 1
@@ -51,6 +51,29 @@ def sizes(at):
     with Wire(at.port()) as wire:
         wire.send(b"*3\r\n$3\r\nSET\r\n$5\r\nlarge\r\n$16777217\r\n")
         assert b"-ERR" in wire.ended()
+
+
+def long_words(at):
+    """Every command, each of its words as long as a key may be, or longer: each is answered, once."""
+    asked, alone = 0, {"SHUTDOWN", "MONITOR", "QUIT", "RESET", "AUTH", "FAILOVER"}
+    with Wire(at.port(), timeout=60) as wire:
+        names = [name.decode().upper() for name in wire.done("COMMAND", "LIST")]
+        families = {"OBJECT": ["ENCODING", "FREQ"], "MEMORY": ["USAGE"], "DEBUG": ["OBJECT"], "FUNCTION": ["LOAD", "DELETE"], "HW.TABLE": ["CREATE", "DROP"], "HW.MODULE": ["LOAD", "UNLOAD", "INFO"], "ACL": ["SETUSER", "GETUSER", "DELUSER"], "SCRIPT": ["EXISTS"], "XINFO": []}
+        for name in names:
+            if name in alone or "SUBSCRIBE" in name or name.startswith(("B", "CLIENT")) and name not in ("BITCOUNT", "BITFIELD", "BITOP", "BITPOS"):
+                continue
+            for first in families.get(name, [None]):
+                for count in range(1, 5):
+                    for place in range(count):
+                        for size in (65519, 65527, 65528, 65537):
+                            words = ["k", "1", "2", "f"][:count]
+                            words[place] = "L" * size
+                            wire.send(command(name, *([first] if first else []), *words) + command("ECHO", "marker"))
+                            wire.read()
+                            assert wire.read() == b"marker", (name, first, count, place, size)
+                            asked += 1
+        wire.done("DEL", *["L" * size for size in (65519, 65527)], "k", "1", "2", "f")
+    return f"{asked} commands"
 
 
 def numbers(at):

@@ -139,7 +139,7 @@ fn gets_of_a_large_value_cost_neither_memory_nor_the_others_time() {
 }
 
 /// Each of them is found out only when it was given a reply that it does not take, and room for those is short: who takes its own went
-/// without until all of them were.
+/// without until all of them were, and who came new waited for two of them a second.
 #[test]
 fn a_crowd_that_takes_no_replies_is_nobody_elses_delay() {
     let mut config = config(1, 1);
@@ -160,16 +160,89 @@ fn a_crowd_that_takes_no_replies_is_nobody_elses_delay() {
         .collect();
     until_replies_wait(&node);
     let (began, mut longest) = (Instant::now(), Duration::ZERO);
-    while began.elapsed() < Duration::from_secs(6) {
+    let mut ask = |client: &mut TcpStream, command: &[u8]| {
         let asked = Instant::now();
-        counter.write_all(&increase).unwrap();
+        client.write_all(command).unwrap();
         let mut byte = [0];
         while byte != *b"\n" {
-            counter.read_exact(&mut byte).unwrap();
+            client.read_exact(&mut byte).unwrap();
         }
         longest = longest.max(asked.elapsed());
+    };
+    while began.elapsed() < Duration::from_secs(6) {
+        ask(&mut counter, &increase);
+        for command in
+            [command(&[b"PING"]), command(&[b"SET", b"short", b"1"]), command(&[b"EXISTS", b"short"])]
+        {
+            ask(&mut resp_client(node.resp_address()), &command);
+        }
     }
     assert!(longest < Duration::from_millis(2500), "{longest:?}");
+}
+
+/// They were answered by nothing: whoever read on took the reply to the next command for theirs.
+#[test]
+fn what_names_something_too_long_is_answered() {
+    let node = start_alone(&config(1, 1));
+    let mut client = resp_client(node.resp_address());
+    let long = vec![b'n'; 65_540];
+    let library = |name: &[u8], function: &[u8]| {
+        let function = [b"\nredis.register_function('", function, b"', function() return 1 end)"].concat();
+        [b"#!lua name=", name, &function[..]].concat()
+    };
+    let (named, registers) = (library(&long, b"f"), library(b"l", &long));
+    let script = b"return redis.call('OBJECT', 'ENCODING', ARGV[1])";
+    let asks: &[&[&[u8]]] = &[
+        &[b"MEMORY", b"USAGE", &long],
+        &[b"OBJECT", b"ENCODING", &long],
+        &[b"DEBUG", b"OBJECT", &long],
+        &[b"FCALL", &long, b"0"],
+        &[b"FCALL_RO", &long, b"0"],
+        &[b"FUNCTION", b"DELETE", &long],
+        &[b"FUNCTION", b"LOAD", &named],
+        &[b"FUNCTION", b"LOAD", &registers],
+        &[b"HW.GET", &long, b"1"],
+        &[b"HW.PUT", &long, b"1", b"v"],
+        &[b"HW.DEL", &long, b"1"],
+        &[b"HW.RANGE", &long, b"-", b"+"],
+        &[b"HW.TABLE", b"DROP", &long],
+        &[b"ACL", b"SETUSER", &long, b"on"],
+        &[b"EVAL", script, b"0", &long],
+        &[b"HW.MODULE", b"UNLOAD", &long],
+        &[b"HW.INVOKE", &long, b"0"],
+    ];
+    let around: [[&[u8]; 2]; 3] = [[b"PING", b"PING"], [b"MULTI", b"EXEC"], [b"HW.BEGIN", b"HW.ROLLBACK"]];
+    for ask in asks {
+        for [before, behind] in around {
+            client.write_all(&[command(&[before]), command(ask), command(&[behind])].concat()).unwrap();
+            client.write_all(b"ECHO marker\r\n").unwrap();
+            let told: Vec<String> = (0..4).map(|_| read_reply(&mut client)).collect();
+            let what = String::from_utf8_lossy(ask[0]).into_owned();
+            assert_eq!(told[3], "marker", "{what} behind {before:?}: {told:?}");
+        }
+    }
+}
+
+/// A reply of one line, or of one string.
+fn read_reply(client: &mut TcpStream) -> String {
+    let mut line = Vec::new();
+    while !line.ends_with(b"\r\n") {
+        let mut byte = [0];
+        client.read_exact(&mut byte).unwrap();
+        line.push(byte[0]);
+    }
+    let text = String::from_utf8_lossy(&line[..line.len() - 2]).into_owned();
+    match text.strip_prefix('$').and_then(|len| len.parse::<usize>().ok()) {
+        Some(len) => {
+            let mut bulk = vec![0; len + 2];
+            client.read_exact(&mut bulk).unwrap();
+            String::from_utf8_lossy(&bulk[..len]).into_owned()
+        }
+        None => match text.strip_prefix('*').and_then(|len| len.parse::<usize>().ok()) {
+            Some(len) => (0..len).map(|_| read_reply(client)).collect::<Vec<_>>().join(" "),
+            None => text,
+        },
+    }
 }
 
 /// More than half of the room is taken by somebody who takes its reply, if slowly, and is not cut off for it. Sockets hold some 10 MB of its 48.

@@ -2,7 +2,7 @@
 
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::limits::MAX_REPLY_BYTES;
-use highwater_core::{Abort, Procedure, Timestamp, Transaction, planted};
+use highwater_core::{Abort, Outcome, Procedure, Timestamp, Transaction, planted};
 
 use super::commands;
 use super::errors::RequestError;
@@ -12,6 +12,14 @@ use super::modules::COMPILING;
 use super::moment::Moment;
 use super::reply::{Protocol, Reply};
 use super::request::{Args, Framing, Step, Watch};
+
+/// Longest reply of a request that is done only if its reply is [short](Framing::is_short): what a socket takes at once.
+pub const SHORT_REPLY_BYTES: usize = 16 << 10;
+
+/// Whether a request that is done only if its reply is short ended so because it is not. Any other reply has bytes.
+pub fn is_not_short(outcome: Outcome, reply: &[u8]) -> bool {
+    outcome == Outcome::RolledBack && reply.is_empty()
+}
 
 /// `redis.exec`: checks what was watched, then runs commands; the reply is finished RESP.
 ///
@@ -32,8 +40,13 @@ impl Procedure for Exec {
         let mut reader = Reader::new(args);
         let Ok(moment) = Moment::decode(&mut reader) else { return malformed(reply) };
         let Ok(framing) = Framing::decode(&mut reader) else { return malformed(reply) };
-        match execute(tx, &mut reader, moment, framing, reply) {
+        let most = if Framing::is_short(args[Moment::BYTES]) { SHORT_REPLY_BYTES } else { MAX_REPLY_BYTES };
+        match execute(tx, &mut reader, moment, framing, (reply, most)) {
             Ok(()) => Ok(()),
+            Err(Stop::Abort(Abort::TooLarge)) if Framing::is_short(args[Moment::BYTES]) => {
+                reply.clear();
+                Err(Abort::Rollback)
+            }
             Err(Stop::Abort(abort)) => Err(stopped(abort, reply)),
             Err(Stop::Malformed) => malformed(reply),
         }
@@ -44,11 +57,19 @@ impl Procedure for Exec {
     }
 }
 
-/// Says what is not ready, if that is why a request stopped.
+/// Says why a request stopped, where nobody else does: the store takes no key or value that is too long, and tells nobody but the command
+/// that asked. Whatever ends with its procedure's own decision has a reply, or its client would take the next one for it.
 pub(super) fn stopped(why: Abort, reply: &mut Vec<u8>) -> Abort {
-    if why == Abort::NotReady {
-        reply.clear();
-        reply.extend_from_slice(COMPILING);
+    match why {
+        Abort::NotReady => {
+            reply.clear();
+            reply.extend_from_slice(COMPILING);
+        }
+        Abort::BadRequest => {
+            reply.clear();
+            Reply::new(reply, Protocol::Resp2).error(RequestError::TooLong);
+        }
+        _ => {}
     }
     why
 }
@@ -64,9 +85,9 @@ fn execute<T: Transaction>(
     reader: &mut Reader<'_>,
     moment: Moment,
     framing: Framing,
-    out: &mut Vec<u8>,
+    (out, most): (&mut Vec<u8>, usize),
 ) -> Result<(), Stop> {
-    let mut reply = Reply::new(out, framing.protocol);
+    let mut reply = Reply { most, ..Reply::new(out, framing.protocol) };
     if !watches_hold(tx, reader, moment)? && !planted!(resp::WatchIgnored) {
         reply.null_array();
         return Err(Stop::Abort(Abort::Rollback));
@@ -92,9 +113,7 @@ fn execute<T: Transaction>(
                 ended?;
             }
         }
-        if reply.out.len() > MAX_REPLY_BYTES {
-            return Err(Stop::Abort(Abort::TooLarge));
-        }
+        reply.check_length()?;
     }
     Ok(())
 }

@@ -151,6 +151,13 @@ impl Procedures {
             users: id(acl::change::ChangeUsers::NAME)?,
         })
     }
+
+    /// Sets the time of a request on the data: when this node submits it to its engine. An open transaction stands in its first moment.
+    pub fn set_time(&self, procedure: ProcedureId, args: &mut [u8], unix_ms: u64) {
+        if procedure == self.exec || procedure == self.watch {
+            moment::Moment::set_time(args, unix_ms);
+        }
+    }
 }
 
 /// Fills bytes with chance; false if there is none.

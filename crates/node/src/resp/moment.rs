@@ -1,4 +1,4 @@
-//! When a request came, and its chance: what commands may know of the world beside the data.
+//! When a request is run, and its chance: what commands may know of the world beside the data.
 //!
 //! ```text
 //! moment   unix time in ms u64 | seed u64      little endian
@@ -13,7 +13,7 @@ use highwater_core::codec::{Malformed, Reader};
 /// The time and the seed of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// Milliseconds since 1970, by the clock of the node that took the request.
+    /// Milliseconds since 1970, by the clock of the node that submitted the request to its engine, when it did.
     pub unix_ms: u64,
     /// What random choices start from.
     pub seed: u64,
@@ -22,6 +22,13 @@ pub struct Moment {
 impl Moment {
     /// How long it is, written.
     pub const BYTES: usize = 16;
+
+    /// Sets the time of arguments that begin with a moment: when they are submitted, by the clock of the node that does.
+    pub fn set_time(args: &mut [u8], unix_ms: u64) {
+        if let Some(place) = args.first_chunk_mut() {
+            *place = unix_ms.to_le_bytes();
+        }
+    }
 
     /// Reads one.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Moment, Malformed> {

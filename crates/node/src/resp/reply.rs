@@ -7,7 +7,7 @@ use highwater_core::Abort;
 use highwater_core::limits::MAX_REPLY_BYTES;
 
 use super::double::format_double;
-use super::number::Digits;
+use super::number::Line;
 
 /// Which version a client speaks. A connection starts with the second and changes it by `HELLO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,17 +25,22 @@ pub struct Reply<'a> {
     pub out: &'a mut Vec<u8>,
     /// How.
     pub protocol: Protocol,
+    /// Longest that all in the buffer may become. A string that is longer alone is left out, and said in `too_long`.
+    pub most: usize,
+    /// A string was left out: whoever bounds the reply ends the transaction.
+    pub too_long: bool,
 }
 
 impl<'a> Reply<'a> {
     /// Replies go to the end of `out`.
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Reply<'a> {
-        Reply { out, protocol }
+        Reply { out, protocol, most: MAX_REPLY_BYTES, too_long: false }
     }
 
     /// `+OK`
+    #[inline]
     pub fn ok(&mut self) {
-        self.simple("OK");
+        self.out.extend_from_slice(b"+OK\r\n");
     }
 
     /// A short text of our own: no line ends.
@@ -84,6 +89,10 @@ impl<'a> Reply<'a> {
 
     /// A string of any bytes.
     pub fn bulk(&mut self, bytes: &[u8]) {
+        if bytes.len() > self.most {
+            self.too_long = true;
+            return;
+        }
         self.head(b'$', bytes.len() as i64);
         self.out.extend_from_slice(bytes);
         self.end();
@@ -174,13 +183,11 @@ impl<'a> Reply<'a> {
 
     /// A reply may not outgrow the limit.
     pub fn check_length(&self) -> Result<(), Abort> {
-        if self.out.len() > MAX_REPLY_BYTES { Err(Abort::TooLarge) } else { Ok(()) }
+        if self.out.len() > self.most || self.too_long { Err(Abort::TooLarge) } else { Ok(()) }
     }
 
     fn head(&mut self, kind: u8, value: i64) {
-        self.out.push(kind);
-        self.out.extend_from_slice(Digits::new(value).as_bytes());
-        self.end();
+        self.out.extend_from_slice(Line::new(kind, value).as_bytes());
     }
 
     fn end(&mut self) {

@@ -3,7 +3,8 @@
 //! ```text
 //! redis.exec   moment | flags u8 | watches: count varint, watch* | commands: count varint, command*
 //!              flags: bit 0: RESP3, bit 1: the body of a MULTI .. EXEC (the replies stand in one array), bit 2: a command
-//!              that waits for data looks again, or one that works in steps goes on
+//!              that waits for data looks again, or one that works in steps goes on, bit 3: it is done only if its reply is
+//!              short, else nothing of it is, and the reply is empty
 //! watch        key bytes | version u64
 //! command      opcode u8 | arguments: count varint, bytes*      a command, its name left out
 //!              0xff      | bytes                                a reply that was known before: copied
@@ -24,6 +25,7 @@ use super::reply::Protocol;
 const RESP3: u8 = 1;
 const BLOCK: u8 = 2;
 const AGAIN: u8 = 4;
+const SHORT: u8 = 8;
 const LITERAL: u8 = 0xff;
 const USER: u8 = 0xfe;
 
@@ -95,6 +97,18 @@ impl Framing {
         *flags |= AGAIN;
     }
 
+    /// Says in these flags whether the request is done only if its reply is short.
+    #[inline]
+    pub fn keep_short(flags: &mut u8, short: bool) {
+        *flags = *flags & !SHORT | if short { SHORT } else { 0 };
+    }
+
+    /// Whether these flags are of a request that is done only if its reply is short.
+    #[inline]
+    pub fn is_short(flags: u8) -> bool {
+        flags & SHORT != 0
+    }
+
     /// Says in these flags that a command begins.
     pub fn begin(flags: &mut u8) {
         *flags &= !AGAIN;
@@ -103,7 +117,7 @@ impl Framing {
     /// Reads the flags.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Framing, Malformed> {
         let flags = reader.u8()?;
-        if flags & !(RESP3 | BLOCK | AGAIN) != 0 {
+        if flags & !(RESP3 | BLOCK | AGAIN | SHORT) != 0 {
             return Err(Malformed("flags"));
         }
         let protocol = if flags & RESP3 != 0 { Protocol::Resp3 } else { Protocol::Resp2 };

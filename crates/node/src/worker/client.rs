@@ -12,6 +12,7 @@ use super::users::Gate;
 use crate::clock::unix_ms;
 use crate::poll::Interest;
 use crate::resp::describe::{command_of, words};
+use crate::resp::exec::SHORT_REPLY_BYTES;
 use crate::resp::{Allowance, Connection};
 use crate::tls::Wire;
 use crate::token::{Owner, pack};
@@ -77,6 +78,8 @@ pub struct Client {
     pub active: Nanos,
     /// Since when it has taken nothing of the output that waits.
     pub stuck_since: Option<Nanos>,
+    /// Bytes of replies that it was given though the worker's replies were full.
+    pub beyond: usize,
     /// Its socket has taken a reply to the end, or it has waited long enough: it is served before who has shown nothing.
     pub proven: bool,
     /// Its buffers were asked for what they do not need, and nothing happened since.
@@ -112,6 +115,8 @@ pub struct Counted {
     pub held: usize,
     /// Of these what the socket could take at once.
     pub output: usize,
+    /// Of these what was given though the worker's replies were full.
+    pub beyond: usize,
 }
 
 impl Client {
@@ -131,6 +136,7 @@ impl Client {
             counted: Counted::default(),
             active: now,
             stuck_since: None,
+            beyond: 0,
             proven: false,
             rested: false,
             referred: false,
@@ -252,7 +258,9 @@ impl Client {
                             began = ended;
                             crate::meter::add(&watch.meter.forwarded, 1);
                             // Whoever leads keeps this client's requests in order, as they come.
-                            self.connection.submitted(seq, self.expects, Taken::Placed);
+                            let most =
+                                if self.connection.is_kept_short() { SHORT_REPLY_BYTES } else { usize::MAX };
+                            self.connection.submitted(seq, self.expects.min(most), Taken::Placed);
                             self.referred = false;
                             *unreleased += 1;
                             allowance.work -= len as i64;
@@ -406,6 +414,7 @@ impl Client {
             replies: self.connection.reply_memory() + self.unsent.capacity(),
             held: self.connection.held_bytes() + self.unsent.len(),
             output: self.connection.output().len() + self.unsent.len(),
+            beyond: self.beyond,
         }
     }
 

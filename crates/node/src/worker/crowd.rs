@@ -2,7 +2,7 @@
 //!
 //! Each client may hold a little; all of them together must not hold too much. Who holds nothing is served before who
 //! holds something, and who has shown that it takes its replies before who has not: a crowd that asks for much and takes nothing is
-//! nobody else's delay. Somebody can always go on: so what is full becomes empty again.
+//! nobody else's delay; and who asks for little is not delayed at all, for short replies go on where there is no room for long ones. Somebody can always go on: so what is full becomes empty again.
 
 use super::client::Counted;
 use crate::resp::connection::MAX_HELD_BYTES;
@@ -13,7 +13,8 @@ pub struct Limits {
     /// Memory of what was received and not executed. A client beyond is not read from, but for one, whose command may
     /// get complete: exceeded by one command, and by a little of each client.
     pub requests: usize,
-    /// Replies executed and not written. Exceeded by one reply, whose length nobody knows before.
+    /// Replies executed and not written. Exceeded by one reply, whose length nobody knows before, and by short ones that make up an
+    /// eighth of it.
     pub replies: usize,
 }
 
@@ -29,8 +30,10 @@ pub enum Pressure {
     High,
     /// Nor does who has never taken one.
     Tight,
-    /// Nobody gets one.
+    /// Nobody gets one but a short one.
     Full,
+    /// Nobody gets one.
+    Over,
 }
 
 impl Pressure {
@@ -40,8 +43,14 @@ impl Pressure {
             Pressure::Low => MAX_HELD_BYTES,
             Pressure::High => 1,
             Pressure::Tight => usize::from(proven),
-            Pressure::Full => 0,
+            Pressure::Full | Pressure::Over => 0,
         }
+    }
+
+    /// Whether a client that gets no reply for that, and holds none, gets a short one all the same. So whoever asks for little waits for
+    /// nobody who asks for much.
+    pub fn lets_short_ones(self) -> bool {
+        self != Pressure::Over
     }
 }
 
@@ -67,6 +76,7 @@ impl Crowd {
         step(&mut self.sum.replies, before.replies, now.replies);
         step(&mut self.sum.held, before.held, now.held);
         step(&mut self.sum.output, before.output, now.output);
+        step(&mut self.sum.beyond, before.beyond, now.beyond);
     }
 
     /// The sums.
@@ -77,6 +87,9 @@ impl Crowd {
     /// How full it is with replies: high from a quarter of the limit on, tight from half of it on.
     pub fn pressure(&self) -> Pressure {
         match self.sum.held {
+            held if held >= self.limits.replies && self.sum.beyond >= self.limits.replies / 8 => {
+                Pressure::Over
+            }
             held if held >= self.limits.replies => Pressure::Full,
             held if held >= self.limits.replies / 2 => Pressure::Tight,
             held if held >= self.limits.replies / 4 => Pressure::High,
@@ -118,6 +131,12 @@ mod tests {
         assert_eq!(crowd.pressure(), Pressure::Low);
         crowd.update(held(0), held(301));
         assert_eq!((crowd.pressure(), Pressure::Full.max_held(true)), (Pressure::Full, 0));
+        let short = |beyond| Counted { held: beyond, beyond, ..Counted::default() };
+        crowd.update(held(0), short(49));
+        assert!(crowd.pressure() == Pressure::Full && Pressure::Full.lets_short_ones());
+        crowd.update(short(49), short(50));
+        assert!(crowd.pressure() == Pressure::Over && !Pressure::Over.lets_short_ones());
+        crowd.update(short(50), held(0));
         crowd.update(held(301), held(101));
         assert_eq!(
             (crowd.pressure(), [true, false].map(|proven| Pressure::Tight.max_held(proven))),

@@ -19,7 +19,8 @@ impl Clients {
         let Some(client) = &mut slot.client else { return };
         if client.connection.has_more() && !client.later {
             let held = client.connection.held_bytes();
-            if held < pressure.max_held(client.proven) {
+            let for_short = held == 0 && pressure.lets_short_ones();
+            if held < pressure.max_held(client.proven) || for_short && !client.connection.needs_room() {
                 if !std::mem::replace(&mut client.ready, true) {
                     self.ready.push_back(at);
                 }
@@ -93,6 +94,7 @@ impl Clients {
 
 /// Counts a client anew.
 pub(super) fn recount(client: &mut Client, crowd: &mut Crowd) {
+    client.beyond = client.beyond.min(client.connection.held_bytes());
     let now = client.count();
     let before = std::mem::replace(&mut client.counted, now);
     client.proven |= before.held > 0 && now.held == 0;

@@ -5,6 +5,7 @@ use highwater_engines::{Nanos, Refusal, Worker};
 
 use super::client::{Room, Ways};
 use super::clients::{Clients, Slot, mark};
+use super::crowd::Pressure;
 use super::forward::Upstream;
 use super::rationing::recount;
 use super::users::{Gate, standing};
@@ -178,13 +179,19 @@ impl Clients {
         };
         client.ready = false;
         let share = SHARE - client.debt;
-        let max_held = self.crowd.pressure().max_held(client.proven);
-        let allowance = Allowance { work: share, max_held };
+        let pressure = self.crowd.pressure();
+        let max_held = pressure.max_held(client.proven);
+        let short = max_held == 0 && pressure.lets_short_ones();
+        let allowance = Allowance { work: share, max_held: if short { 1 } else { max_held }, short };
+        let held = client.connection.held_bytes();
         // What clients asked of another node, and may yet be run here, goes first.
         let gate = if upstream.has_own_first() && gate == Gate::Open { Gate::Waits } else { gate };
         let ways = Ways { engine, gate, upstream };
         let (left, room) = client.submit(now, (at, *id), unreleased, ways, allowance, &self.watch);
         client.debt = (-left.work).max(0);
+        if short && pressure == Pressure::Full {
+            client.beyond += client.connection.held_bytes().saturating_sub(held);
+        }
         recount(client, &mut self.crowd);
         mark(&mut client.dirty, &mut self.dirty, at);
         if room == Room::Later {
@@ -208,7 +215,10 @@ impl Clients {
         match &mut slot.client {
             Some(client) => {
                 let failed = reply.first() == Some(&b'-');
-                client.unreleased.released(seq, outcome, moment, failed, &self.watch);
+                match client.connection.was_in_vain(seq, outcome, reply) {
+                    true => client.unreleased.forget(seq),
+                    false => client.unreleased.released(seq, outcome, moment, failed, &self.watch),
+                }
                 client.connection.released(seq, outcome, when, reply);
                 client.rested = false;
                 mark(&mut client.dirty, &mut self.dirty, at);
@@ -230,7 +240,9 @@ impl Clients {
         when: Timestamp,
         reply: &[u8],
     ) {
-        if let Some(client) = &mut self.slots[at].client {
+        if let Some(client) = &mut self.slots[at].client
+            && !client.connection.was_in_vain(seq, outcome, reply)
+        {
             client.learn(reply.len());
         }
         self.released(at, seq, moment, outcome, when, reply);

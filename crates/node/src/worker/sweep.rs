@@ -48,7 +48,7 @@ impl Clients {
     fn lacks_room(&self) -> bool {
         let waits = |at: &usize| self.slots[*at].client.as_ref().is_some_and(|one| one.stuck_since.is_none());
         match self.crowd.pressure() {
-            Pressure::Full => true,
+            Pressure::Over | Pressure::Full => true,
             Pressure::Tight => self.held_back.iter().any(waits),
             Pressure::High | Pressure::Low => false,
         }

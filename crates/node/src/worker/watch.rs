@@ -85,6 +85,12 @@ impl Unreleased {
         self.0.push_back(Asked { seq, at, command, slow });
     }
 
+    /// One has come to nothing, and comes again.
+    #[cold]
+    pub fn forget(&mut self, seq: u64) {
+        self.0.retain(|asked| asked.seq != seq);
+    }
+
     /// One is released, maybe with an error: most of the time the first.
     #[inline]
     pub fn released(&mut self, seq: u64, outcome: Outcome, at: Ticks, failed: bool, watch: &Watch) {

@@ -22,6 +22,7 @@ use super::selector::Reading;
 use super::user::{SetUserError, User, check_name};
 use super::{DEFAULT, MAX_USER_BYTES, MAX_USERS, MAX_USERS_BYTES, USERS};
 use crate::resp::errors::{CommandError, RequestError};
+use crate::resp::exec::stopped;
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::request::Args;
 
@@ -153,7 +154,7 @@ impl Procedure for ChangeUsers {
         };
         match result {
             Ok(()) => Ok(()),
-            Err(Stop::Abort(abort)) => Err(abort),
+            Err(Stop::Abort(abort)) => Err(stopped(abort, reply)),
             Err(Stop::Malformed) => {
                 reply.clear();
                 refuse(tx, RequestError::Malformed, reply)?;

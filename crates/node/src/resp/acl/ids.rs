@@ -32,9 +32,18 @@ pub struct Named {
 
 impl Named {
     /// What is run by this command with that first argument.
+    #[inline]
     pub fn of(opcode: Opcode, first: Option<&[u8]>) -> Named {
         let spec = opcode.spec();
-        let sub = first.filter(|_| !spec.subcommands.is_empty()).and_then(|word| spec.subcommand(word));
+        match first {
+            Some(word) if !spec.subcommands.is_empty() => Named::of_family(opcode, word),
+            _ => Named { id: usize::from(FIRST[usize::from(opcode.byte())]), spec, sub: None },
+        }
+    }
+
+    fn of_family(opcode: Opcode, word: &[u8]) -> Named {
+        let spec = opcode.spec();
+        let sub = spec.subcommand(word);
         let behind = sub.map_or(0, |sub| {
             1 + spec.subcommands.iter().position(|known| std::ptr::eq(known, sub)).unwrap_or_default()
         });

@@ -388,7 +388,10 @@ impl Spec {
         if !fits(self.arity, words) {
             return Err(CommandError::WrongArity(self.name));
         }
-        let Some(second) = args.next().filter(|_| !self.subcommands.is_empty()) else { return Ok(()) };
+        if self.subcommands.is_empty() {
+            return Ok(());
+        }
+        let Some(second) = args.next() else { return Ok(()) };
         match self.subcommand(second) {
             None => Err(CommandError::unknown_subcommand(self.name, second)),
             Some(found) if !fits(found.arity, words) => Err(CommandError::WrongArity(found.full_name)),

@@ -1,7 +1,6 @@
 //! Strings of bytes: GET SET and their like, MGET MSET MSETNX, APPEND STRLEN.
 
-use highwater_core::limits::MAX_REPLY_BYTES;
-use highwater_core::{Abort, Transaction};
+use highwater_core::Transaction;
 
 use super::expiry::{Unit, deadline};
 use super::words::is;
@@ -27,9 +26,7 @@ pub fn mget<T: Transaction>(args: Args<'_>, keyspace: &mut Keyspace<'_, T>, repl
             Err(Failure::Command(CommandError::WrongType)) => reply.null(),
             other => drop(other?),
         }
-        if reply.out.len() > MAX_REPLY_BYTES {
-            return Err(Abort::TooLarge.into());
-        }
+        reply.check_length()?;
     }
     Ok(())
 }

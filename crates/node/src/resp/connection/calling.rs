@@ -52,7 +52,11 @@ impl Connection {
     }
 
     /// The call that this request is, which is answered now.
+    #[inline]
     pub(super) fn take_call(&mut self, seq: u64) -> Option<Call> {
+        if self.calls.is_empty() {
+            return None;
+        }
         let at = self.calls.iter().position(|call| call.seq == seq)?;
         self.calls.remove(at)
     }

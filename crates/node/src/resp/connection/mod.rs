@@ -1,13 +1,14 @@
 //! One client's connection: bytes in, engine requests and reply bytes out.
 //!
 //! Here is what its host drives; `taking` takes commands from the input, `standing` looks at what its user may do, `place`
-//! is where it stands in line for data.
+//! is where it stands in line for data, `short` what goes on where there is no room for long replies.
 
 mod calling;
 mod emptying;
 mod interacting;
 pub(crate) mod place;
 mod scanning;
+mod short;
 mod standing;
 mod taking;
 mod walking;
@@ -68,6 +69,8 @@ enum Stage {
     Offering { seq: u64, procedure: ProcedureId, kind: Offer, snapshot: bool, session: Option<Session> },
     /// Waits for the end of a request that the engine has put off: what comes next is not to take effect before it.
     PutOff { seq: u64 },
+    /// Waits for a request that is done only if its reply is short; [`Connection::args`] still holds it, for it may come again.
+    Short { seq: u64, kind: Offer, snapshot: bool },
     /// Waits for the versions of a `WATCH`; [`Connection::args`] still holds its keys.
     Watching { seq: u64 },
     /// Waits for a step of an open transaction: what is told has to be kept before the next one.
@@ -143,11 +146,13 @@ pub struct Allowance {
     pub work: i64,
     /// While so many bytes of replies are executed and not written, no command is taken.
     pub max_held: usize,
+    /// There is room for short replies alone: what may have a long one [waits](Connection::needs_room).
+    pub short: bool,
 }
 
 impl Allowance {
     /// As much as one connection may do where nobody else waits.
-    pub const WHOLE: Allowance = Allowance { work: i64::MAX, max_held: MAX_HELD_BYTES };
+    pub const WHOLE: Allowance = Allowance { work: i64::MAX, max_held: MAX_HELD_BYTES, short: false };
 }
 
 /// A client's connection; see the [module](super) for how a host drives it.
@@ -197,6 +202,10 @@ pub struct Connection {
     past_pauses: bool,
     /// Its user was deleted.
     evicted: bool,
+    /// The request whose reply turned out not to be short.
+    long: Option<u64>,
+    /// The next command is answered here, and may have a long reply: it stays in the input until there is room.
+    long_answer: bool,
     /// Where its commands are counted, if they are.
     meter: Option<Arc<Meter>>,
 }
@@ -218,6 +227,8 @@ impl Connection {
             asked_freshness: None,
             past_pauses: false,
             evicted: false,
+            long: None,
+            long_answer: false,
             client: ClientState::new(id, &door.clients, &door.access, unix_ms),
             door,
             transactions: Transactions::default(),
@@ -326,6 +337,7 @@ impl Connection {
             Stage::Offering { snapshot, .. } => !self.is_paused() && !self.would_overtake(snapshot),
             Stage::Open => !self.starved && self.order.in_flight() < MAX_IN_FLIGHT && !self.is_paused(),
             Stage::PutOff { .. }
+            | Stage::Short { .. }
             | Stage::Watching { .. }
             | Stage::Stepping { .. }
             | Stage::Trying { .. }
@@ -349,7 +361,8 @@ impl Connection {
         if self.is_paused() {
             return None;
         }
-        while self.stage == Stage::Open
+        self.long_answer &= allowance.short;
+        while matches!(self.stage, Stage::Open)
             && self.order.in_flight() < MAX_IN_FLIGHT
             && allowance.work > 0
             && self.held_bytes() < max_held
@@ -364,7 +377,9 @@ impl Connection {
             Stage::Offering { kind, snapshot, .. } if self.is_held(kind) || self.would_overtake(snapshot) => {
                 None
             }
+            Stage::Offering { .. } if allowance.short && self.needs_room() => None,
             Stage::Offering { seq, procedure, kind, snapshot, session } if self.held_bytes() < max_held => {
+                self.prepare(procedure, kind, session, allowance.short);
                 let freshness = self.client.freshness.filter(|_| snapshot);
                 let (args, user) = (&self.args[..], self.client.caller.user().name());
                 let effect = kind.effect();
@@ -402,6 +417,10 @@ impl Connection {
             place.timed = true;
         }
         self.stage = match kind {
+            Offer::Reads | Offer::Writes if self.is_kept_short() => {
+                let Stage::Offering { snapshot, .. } = self.stage else { unreachable!("it was offered") };
+                Stage::Short { seq, kind, snapshot }
+            }
             Offer::Watches => Stage::Watching { seq },
             Offer::Steps => Stage::Stepping { seq },
             Offer::Waits => Stage::Trying { seq },
@@ -478,10 +497,15 @@ impl Connection {
             return;
         }
         self.client.seen = self.client.seen.max(at);
-        let goes_on = self.goes_on_waiting(seq, outcome, bytes)
-            || self.goes_on_emptying(seq, outcome, bytes)
-            || self.goes_on_scanning(seq, outcome, bytes)
-            || self.goes_on_walking(seq, outcome, bytes);
+        let awaited = self.awaits(seq);
+        if awaited && self.comes_again(seq, outcome, bytes) {
+            return;
+        }
+        let goes_on = awaited
+            && (self.goes_on_waiting(seq, outcome, bytes)
+                || self.goes_on_emptying(seq, outcome, bytes)
+                || self.goes_on_scanning(seq, outcome, bytes)
+                || self.goes_on_walking(seq, outcome, bytes));
         self.wake_others(seq, outcome == Outcome::Committed && !goes_on);
         if !goes_on {
             self.answer_released(seq, outcome, bytes);
@@ -489,13 +513,35 @@ impl Connection {
         }
     }
 
-    fn answer_released(&mut self, seq: u64, outcome: Outcome, bytes: &[u8]) {
-        assert!(!matches!(self.stage, Stage::Offering { seq: offered, .. } if offered == seq));
-        if self.stage == (Stage::PutOff { seq }) {
-            self.stage = Stage::Open;
+    /// Whether what comes next waits for this request.
+    #[inline]
+    fn awaits(&self, seq: u64) -> bool {
+        match self.stage {
+            Stage::Open | Stage::Finished => false,
+            Stage::Offering { seq: awaited, .. }
+            | Stage::Short { seq: awaited, .. }
+            | Stage::PutOff { seq: awaited }
+            | Stage::Watching { seq: awaited }
+            | Stage::Stepping { seq: awaited }
+            | Stage::Trying { seq: awaited }
+            | Stage::Blocked { seq: awaited }
+            | Stage::Emptying { seq: awaited }
+            | Stage::Walking { seq: awaited }
+            | Stage::Changing { seq: awaited }
+            | Stage::Recalling { seq: awaited } => awaited == seq,
         }
-        if self.stage == (Stage::Watching { seq }) {
-            return self.watch_released(seq, outcome, bytes);
+    }
+
+    fn answer_released(&mut self, seq: u64, outcome: Outcome, bytes: &[u8]) {
+        let mut changes = false;
+        if self.awaits(seq) {
+            match self.stage {
+                Stage::Offering { .. } => panic!("request {seq} is on offer, and was released"),
+                Stage::PutOff { .. } => self.stage = Stage::Open,
+                Stage::Watching { .. } => return self.watch_released(seq, outcome, bytes),
+                Stage::Changing { .. } => changes = true,
+                _ => {}
+            }
         }
         if self.step == Some(seq) {
             self.step = None;
@@ -504,7 +550,7 @@ impl Connection {
             }
         }
         let call = self.take_call(seq);
-        let bytes = if self.stage == (Stage::Changing { seq }) { self.users_changed(bytes) } else { bytes };
+        let bytes = if changes { self.users_changed(bytes) } else { bytes };
         match outcome {
             Outcome::Committed | Outcome::RolledBack | Outcome::BadRequest => {
                 if bytes.first() == Some(&b'-') {
@@ -512,6 +558,8 @@ impl Connection {
                 }
                 match call {
                     Some(call) => self.order.answer(seq, |out| call.answer(outcome, bytes, out)),
+                    // Without any reply the next one would be taken for it.
+                    None if bytes.is_empty() => self.fail(seq, |_| RequestError::Malformed),
                     None => self.order.answer(seq, |out| out.extend_from_slice(bytes)),
                 }
             }

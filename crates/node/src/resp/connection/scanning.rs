@@ -50,13 +50,9 @@ impl Step<'_> {
 }
 
 impl Connection {
-    /// The cursor of a scan that [`args`](Self::args) hold, if they do and it is in the middle of a crowd.
+    /// The cursor of the scan that [`args`](Self::args) hold, if it is in the middle of a crowd.
     pub(super) fn cursor_in_a_crowd(&self, data: Data) -> Option<Cursor> {
-        let at = match data {
-            Data::Scan => 0,
-            Data::Hscan | Data::Sscan | Data::Zscan => 1,
-            _ => return None,
-        };
+        let at = usize::from(data != Data::Scan);
         let cursor = Cursor::parse(single::args(&self.args).nth(at)?).ok()?;
         matches!(cursor, Cursor::In(_)).then_some(cursor)
     }

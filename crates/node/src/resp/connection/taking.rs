@@ -12,7 +12,7 @@ impl Connection {
     /// Takes one command from the input; false if there is no complete one.
     pub(super) fn take_command(&mut self, allowance: &mut Allowance) -> bool {
         self.look_at_users();
-        if self.stage == Stage::Finished {
+        if matches!(self.stage, Stage::Finished) {
             return false;
         }
         // No command begins so: a handshake's record, of any version.
@@ -43,6 +43,15 @@ impl Connection {
         let len = frame.len;
         let by = (self.client.protocol, self.client.caller.user().owner());
         let command = single::encode(frame, by, &mut self.args);
+        if allowance.short
+            && let Ok(Some(typed)) = &command
+            && Connection::may_answer_long(typed.opcode, &self.args)
+            && !self.transactions.in_block()
+        {
+            // It is read again once there is room.
+            self.long_answer = true;
+            return false;
+        }
         let refused = match &command {
             Err(_) => named_in(frame.parts()),
             Ok(_) => None,
@@ -96,11 +105,11 @@ impl Connection {
         card.last_id.store(named.id as u64, Relaxed);
         card.active_ms.store(self.client.unix_ms, Relaxed);
         if self.client.replies == Replies::On {
-            return self.act(typed);
+            return self.act(typed, &named);
         }
         let skips = self.client.replies == Replies::Skip;
         self.order.mute(!self.turns_replies_on(typed));
-        self.act(typed);
+        self.act(typed, &named);
         self.order.mute(false);
         if skips {
             self.client.replies = Replies::On;
@@ -117,14 +126,10 @@ impl Connection {
             && is(words.next(), b"on")
     }
 
-    pub(super) fn act(&mut self, Typed { opcode, session }: Typed) {
+    fn act(&mut self, Typed { opcode, session }: Typed, named: &Named) {
         let command = opcode.spec().command;
         if let Some(meter) = &self.meter {
-            let first = match opcode.spec().subcommands.is_empty() {
-                true => None,
-                false => single::args(&self.args).next(),
-            };
-            meter.commands.count(&Named::of(opcode, first));
+            meter.commands.count(named);
         }
         if self.client.listens_only() && !may_listen(command) {
             return self.refuse(CommandError::ListensOnly(opcode.spec().name));
@@ -166,17 +171,20 @@ impl Connection {
                 self.walk(data);
             }
             Command::Data(data) => {
-                if session.is_none()
+                let plain = session.is_none();
+                if plain
+                    && matches!(data, Data::Scan | Data::Hscan | Data::Sscan | Data::Zscan)
                     && let Some(cursor) = self.cursor_in_a_crowd(data)
                 {
                     return self.scan_on(data, opcode, cursor);
                 }
-                let wait = self.wait_of(data, opcode).filter(|_| session.is_none());
-                let kind = match wait {
-                    Some(wait) => return self.wait(wait),
-                    None if opcode.spec().reads() => Offer::Reads,
-                    None => Offer::Writes,
-                };
+                if plain
+                    && may_wait(data)
+                    && let Some(wait) = self.wait_of(data, opcode)
+                {
+                    return self.wait(wait);
+                }
+                let kind = if opcode.spec().reads() { Offer::Reads } else { Offer::Writes };
                 self.sign(opcode);
                 self.offer(self.door.procedures.exec, kind, session);
             }
@@ -425,6 +433,26 @@ impl Connection {
         self.input = Vec::new();
         self.taken = 0;
     }
+}
+
+/// Whether a command of this kind may wait: for data, or for a compiler.
+#[inline]
+fn may_wait(command: Data) -> bool {
+    use Data::{Blmove, Blmpop, Blpop, Brpop, Brpoplpush, Bzmpop, Bzpopmax, Bzpopmin};
+    matches!(
+        command,
+        Blpop
+            | Brpop
+            | Bzpopmin
+            | Bzpopmax
+            | Blmove
+            | Brpoplpush
+            | Blmpop
+            | Bzmpop
+            | Data::Module
+            | Data::Invoke
+            | Data::InvokeRo
+    )
 }
 
 /// Whether a connection may ask this that reads nothing but messages.

@@ -57,6 +57,8 @@ pub enum RequestError<'a> {
     },
     /// The arguments are none of ours; only a caller without RESP can see this.
     Malformed,
+    /// It asks the store for a row with a key, or a value, beyond the limits.
+    TooLong,
 }
 
 impl fmt::Display for RequestError<'_> {
@@ -128,6 +130,7 @@ impl fmt::Display for RequestError<'_> {
                 write!(f, "ERR the command failed: {message}; nothing was done")
             }
             RequestError::Malformed => f.write_str("ERR malformed arguments"),
+            RequestError::TooLong => f.write_str("ERR a key, a name or a value exceeds its maximum allowed size; nothing was done"),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::resp::reply::{Protocol, Reply};
 use crate::resp::request::Args;
 use crate::resp::scripts::bridge::{self, Host};
 
-/// Fuel of a function that touches data, beside what its bytes cost.
+/// Fuel of a function that touches data, beside what its bytes cost: those of keys, too, before they are looked for.
 const CALL_FUEL: u64 = 200;
 /// Fuel of a row that a scan visits, and of a command.
 const ROW_FUEL: u64 = 50;
@@ -70,6 +70,7 @@ fn charge_bytes(caller: At<'_, '_>, bytes: usize) -> Result<()> {
 
 /// Asks the transaction.
 fn ask<R>(state: &mut State, ask: impl FnOnce(&mut dyn Host, &mut State) -> Result<R, Failure>) -> Result<R> {
+    state.check_patience()?;
     match bridge::with(|host| ask(host, state)) {
         Some(done) => state.settle(done),
         None => Err(state.misuse("it runs outside of a transaction")),
@@ -90,13 +91,13 @@ fn define_data(linker: &mut Linker<State>) -> Result<()> {
         let (memory, state) = view(&mut caller)?;
         let name = part(memory, state, name, len)?;
         let Some(table) = ask(state, |host, _| Ok(host.table(name)?))? else { return Ok(NONE) };
-        state.tables.push(table);
-        Ok(state.tables.len() as i32 - 1)
+        state.open_table(table)
     })?;
     linker.func_wrap(
         ABI,
         "get",
         |mut caller: Caller<'_, State>, table: i32, key: i32, len: i32, to: i32, room: i32| -> Result<i32> {
+            charge_bytes(&mut caller, len as u32 as usize)?;
             let (memory, state) = view(&mut caller)?;
             let table = state.table(table)?;
             let key = part(memory, state, key, len)?;
@@ -105,7 +106,7 @@ fn define_data(linker: &mut Linker<State>) -> Result<()> {
                 host.get(&table, key, &mut |value| state.rest.extend_from_slice(value))
             })?;
             let len = if found { hand_over(memory, state, to, room)? } else { NONE };
-            charge_bytes(&mut caller, len.max(0) as usize)?;
+            charge(&mut caller, len.max(0) as u64 / BYTES_PER_FUEL)?;
             Ok(len)
         },
     )?;
@@ -119,7 +120,7 @@ fn define_data(linker: &mut Linker<State>) -> Result<()> {
          value: i32,
          value_len: i32|
          -> Result<()> {
-            charge_bytes(&mut caller, value_len as u32 as usize)?;
+            charge_bytes(&mut caller, len as u32 as usize + value_len as u32 as usize)?;
             let (memory, state) = view(&mut caller)?;
             state.may_write()?;
             let table = state.table(table)?;
@@ -131,7 +132,7 @@ fn define_data(linker: &mut Linker<State>) -> Result<()> {
         ABI,
         "delete",
         |mut caller: Caller<'_, State>, table: i32, key: i32, len: i32| -> Result<i32> {
-            charge_bytes(&mut caller, 0)?;
+            charge_bytes(&mut caller, len as u32 as usize)?;
             let (memory, state) = view(&mut caller)?;
             state.may_write()?;
             let table = state.table(table)?;
@@ -144,6 +145,7 @@ fn define_data(linker: &mut Linker<State>) -> Result<()> {
         ABI,
         "key_get",
         |mut caller: Caller<'_, State>, key: i32, len: i32, to: i32, room: i32| -> Result<i32> {
+            charge_bytes(&mut caller, len as u32 as usize)?;
             let (memory, state) = view(&mut caller)?;
             let key = part(memory, state, key, len)?;
             let found = ask(state, |host, state| {
@@ -151,7 +153,7 @@ fn define_data(linker: &mut Linker<State>) -> Result<()> {
                 host.string(key, &mut |value| state.rest.extend_from_slice(value))
             })?;
             let len = if found { hand_over(memory, state, to, room)? } else { NONE };
-            charge_bytes(&mut caller, len.max(0) as usize)?;
+            charge(&mut caller, len.max(0) as u64 / BYTES_PER_FUEL)?;
             Ok(len)
         },
     )?;
@@ -159,7 +161,7 @@ fn define_data(linker: &mut Linker<State>) -> Result<()> {
         ABI,
         "key_set",
         |mut caller: Caller<'_, State>, key: i32, len: i32, value: i32, value_len: i32| -> Result<()> {
-            charge_bytes(&mut caller, value_len as u32 as usize)?;
+            charge_bytes(&mut caller, len as u32 as usize + value_len as u32 as usize)?;
             let (memory, state) = view(&mut caller)?;
             state.may_write()?;
             let (key, value) = (part(memory, state, key, len)?, part(memory, state, value, value_len)?);
@@ -170,7 +172,7 @@ fn define_data(linker: &mut Linker<State>) -> Result<()> {
         ABI,
         "key_delete",
         |mut caller: Caller<'_, State>, key: i32, len: i32| -> Result<i32> {
-            charge_bytes(&mut caller, 0)?;
+            charge_bytes(&mut caller, len as u32 as usize)?;
             let (memory, state) = view(&mut caller)?;
             state.may_write()?;
             let key = part(memory, state, key, len)?;
@@ -196,8 +198,8 @@ fn scan(
     rows: i32,
     room: i32,
 ) -> Result<i64> {
+    charge_bytes(&mut caller, from_len as u32 as usize + to_len.max(0) as usize)?;
     let (memory, state) = view(&mut caller)?;
-    state.check_patience()?;
     let table = state.table(table)?;
     let from = part(memory, state, from, from_len)?;
     let to = if to_len == NONE { None } else { Some(part(memory, state, to, to_len)?) };
@@ -224,8 +226,7 @@ fn scan(
         })
     })?;
     let len = hand_over(memory, state, rows, room as i32)?;
-    charge_bytes(&mut caller, len as usize)?;
-    charge(&mut caller, u64::from(count) * ROW_FUEL)?;
+    charge(&mut caller, len as u64 / BYTES_PER_FUEL + u64::from(count) * ROW_FUEL)?;
     Ok(told | i64::from(len))
 }
 
@@ -234,7 +235,6 @@ fn scan(
 fn command(mut caller: Caller<'_, State>, words: i32, len: i32, to: i32, room: i32) -> Result<i32> {
     charge(&mut caller, COMMAND_FUEL + len as u32 as u64 / BYTES_PER_FUEL)?;
     let (memory, state) = view(&mut caller)?;
-    state.check_patience()?;
     let words = part(memory, state, words, len)?;
     let Some((opcode, encoded)) = encode(words) else {
         return Err(state.misuse("its words are no command"));

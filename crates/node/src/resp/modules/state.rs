@@ -11,6 +11,9 @@ use crate::resp::scripts::Failed;
 use crate::resp::scripts::budget::{PATIENCE_MS, QUICK_MS};
 use crate::resp::tables::Table;
 
+/// Tables that one call opens.
+const MOST_TABLES: usize = 1024;
+
 /// What a call's functions know of it.
 pub struct State {
     /// The instance's memory, once there is an instance.
@@ -93,6 +96,19 @@ impl State {
     /// Ends a procedure that writes though it was called to read.
     pub fn may_write(&mut self) -> Result<()> {
         if self.read_only { Err(self.fail(ProcedureError::Writes)) } else { Ok(()) }
+    }
+
+    /// The handle of a table: of one that it has opened before, the same, or a procedure that opens one again and again would fill the memory.
+    pub fn open_table(&mut self, table: Table) -> Result<i32> {
+        let at = match self.tables.iter().position(|known| known.id == table.id) {
+            Some(at) => at,
+            None if self.tables.len() >= MOST_TABLES => return Err(self.misuse("it opens too many tables")),
+            None => {
+                self.tables.push(table);
+                self.tables.len() - 1
+            }
+        };
+        Ok(at as i32)
     }
 
     /// A table that it has opened.

@@ -7,7 +7,6 @@ use super::vm::Run;
 use crate::resp::double::parse_double;
 use crate::resp::number::parse_integer;
 use crate::resp::reply::{Protocol, Reply};
-use highwater_core::limits::MAX_REPLY_BYTES;
 
 /// The cost of a value that is read or written beside its bytes, in instructions.
 const VALUE_INSTRUCTIONS: u64 = 8;
@@ -113,7 +112,7 @@ fn write(run: &Run, value: &Value, reply: &mut Reply<'_>, depth: usize) -> Resul
     }
     // A table that is in itself many times is written as often.
     charge(run, VALUE_INSTRUCTIONS as usize)?;
-    if reply.out.len() > MAX_REPLY_BYTES {
+    if reply.out.len() > reply.most {
         // Whoever runs the command sees that it is too much, and ends the transaction.
         return Ok(());
     }

@@ -53,6 +53,9 @@ pub struct Table {
 impl Table {
     /// The table of this name.
     pub fn find<T: Transaction>(tx: &mut T, name: &[u8]) -> Result<Option<Table>, Abort> {
+        if name.len() > MAX_NAME_BYTES {
+            return Ok(None);
+        }
         Ok(tx.get(TABLES, &catalogue_row(name))?.map(Table::decode))
     }
 

@@ -22,6 +22,7 @@ mod rights;
 mod scans;
 mod scripts;
 mod sessions;
+mod short;
 mod tables;
 mod types;
 mod watch;

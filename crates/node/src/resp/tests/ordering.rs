@@ -251,7 +251,7 @@ fn an_allowance_ends_a_turn_and_what_is_left_is_known() {
     for _ in 0..100 {
         client.connection.receive(&wire("PING"));
     }
-    let mut allowance = Allowance { work: 10 * COMMAND_WORK, max_held: MAX_HELD_BYTES };
+    let mut allowance = Allowance { work: 10 * COMMAND_WORK, max_held: MAX_HELD_BYTES, short: false };
     assert!(client.connection.next(&mut allowance).is_none());
     let answered = client.output().len() / 7;
     assert!((9..=10).contains(&answered), "{answered}");
@@ -260,7 +260,7 @@ fn an_allowance_ends_a_turn_and_what_is_left_is_known() {
     client.start(&["GET a"]);
     assert!(!client.connection.output().is_empty());
     client.connection.receive(&wire("GET b"));
-    let mut little = Allowance { work: i64::MAX, max_held: 1 };
+    let mut little = Allowance { work: i64::MAX, max_held: 1, short: false };
     assert!(client.connection.next(&mut little).is_none() && client.connection.has_more());
 }
 

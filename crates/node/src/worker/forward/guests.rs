@@ -17,7 +17,6 @@ use crate::resp::acl::change::News;
 use crate::resp::acl::requests;
 use crate::resp::connection::place::is_nothing;
 use crate::resp::describe::{command_of, words};
-use crate::resp::moment::Moment;
 use crate::resp::redirect::{slot_of_request, slot_of_watch};
 use crate::resp::request::Effect;
 use crate::resp::{Door, EngineRequest, waiting};
@@ -258,8 +257,14 @@ impl Guests {
         }
     }
 
+    /// Gives a request this node's time, and judges it.
+    pub fn prepare(&self, ask: &Ask, args: &mut [u8]) -> Judged {
+        self.door.procedures.set_time(ask.procedure, args, unix_ms());
+        self.judge(ask, args)
+    }
+
     /// Whether a request may be submitted, by the pauses and users as this node knows them now.
-    pub fn judge(&self, ask: &Ask, args: &[u8]) -> Judged {
+    fn judge(&self, ask: &Ask, args: &[u8]) -> Judged {
         if self.door.clients.pauses(ask.effect != Effect::Reads, unix_ms()) {
             return Judged::Waits;
         }
@@ -303,16 +308,9 @@ impl Guests {
                 return Tried::Gone;
             }
         }
-        let procedures = self.door.procedures;
         self.args.clear();
         self.args.extend_from_slice(args);
-        // The time is this node's; but an open transaction stands in its first moment.
-        if (ask.procedure == procedures.exec || ask.procedure == procedures.watch)
-            && let Some(place) = self.args.get_mut(..8)
-        {
-            const { assert!(Moment::BYTES == 16) };
-            place.copy_from_slice(&unix_ms().to_le_bytes());
-        }
+        self.door.procedures.set_time(ask.procedure, &mut self.args, unix_ms());
         let token = pack(Owner::Keeper, SLOT, self.first + self.running.len() as u64);
         let request = Request { session: ask.session, ..Request::new(token, ask.procedure, &self.args) };
         let (before, began) = (engine.unreleased_reply_bytes(), self.watch.stopwatch.now());

@@ -175,7 +175,7 @@ impl Forwarding {
     /// Submits what other nodes ask.
     pub fn serve(&mut self, now: Nanos, engine: &mut dyn Worker, gate: Gate, ending: Option<Refusal>) {
         if gate == Gate::Open {
-            self.upstream.run_again(now, engine, |ask, args| self.guests.judge(ask, args));
+            self.upstream.run_again(now, engine, |ask, args| self.guests.prepare(ask, args));
         }
         let links = &self.links;
         self.guests.serve(now, engine, gate, ending, |node| links.queued(node));

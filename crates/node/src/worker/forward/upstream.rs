@@ -226,8 +226,14 @@ impl Upstream {
     }
 
     /// Has this node's engine run what was refused elsewhere, as far as it takes it: this node leads now. As with requests of other nodes, a user
-    /// who may not any more is told so, a pause holds them back, and what a client asked behind a request that was put off waits for that one's end.
-    pub fn run_again(&mut self, now: Nanos, engine: &mut dyn Worker, judge: impl Fn(&Ask, &[u8]) -> Judged) {
+    /// who may not any more is told so, a pause holds them back, they have the time at which they are run (`prepare` sets it, and judges), and what a
+    /// client asked behind a request that was put off waits for that one's end.
+    pub fn run_again(
+        &mut self,
+        now: Nanos,
+        engine: &mut dyn Worker,
+        prepare: impl Fn(&Ask, &mut [u8]) -> Judged,
+    ) {
         let mut stand_still: BTreeSet<usize> = self.put_off.iter().map(|(at, _)| *at).collect();
         let mut behind = VecDeque::new();
         while self.serves
@@ -240,7 +246,8 @@ impl Upstream {
                 behind.push_back(asked);
                 continue;
             }
-            match judge(&ask, args) {
+            let mut args = args.to_vec();
+            match prepare(&ask, &mut args) {
                 Judged::May => {}
                 Judged::Waits => {
                     stand_still.insert(at);
@@ -253,7 +260,7 @@ impl Upstream {
                 }
             }
             let token = pack(Owner::Client, at, seq);
-            let request = Request { session: ask.session, ..Request::new(token, ask.procedure, args) };
+            let request = Request { session: ask.session, ..Request::new(token, ask.procedure, &args) };
             match engine.submit(now, request) {
                 Ok(Taken::PutOff) => {
                     stand_still.insert(at);

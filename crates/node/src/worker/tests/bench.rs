@@ -15,6 +15,9 @@ use crate::config::Io;
 use crate::meter::slow::SlowLog;
 use crate::poll::Poller;
 use crate::resp::acl::Access;
+use crate::resp::exec::SHORT_REPLY_BYTES;
+use crate::resp::moment::Moment;
+use crate::resp::request::Framing;
 use crate::resp::{Callables, Description, Door, Procedures, Waiting, single};
 use crate::token::unpack;
 use crate::uring::Ring;
@@ -30,7 +33,7 @@ pub const SECOND: Nanos = 1_000_000_000;
 /// timers goes off, in real time, however many turns are taken meanwhile.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `GET n` is answered with n bytes.
+/// `GET n` is answered with n bytes, or with none if that is not short and has to be.
 #[derive(Default)]
 pub struct Engine {
     pub unreleased: Vec<(Token, usize)>,
@@ -49,6 +52,8 @@ impl Worker for Engine {
         self.ready()?;
         let word = single::args(request.args).next().unwrap();
         let len = std::str::from_utf8(word).unwrap().parse().unwrap_or(5);
+        let in_vain = Framing::is_short(request.args[Moment::BYTES]) && len > SHORT_REPLY_BYTES;
+        let len = if in_vain { 0 } else { len };
         self.submitted.push(request.args.len());
         self.unreleased.push((request.token, len));
         self.most_unreleased = self.most_unreleased.max(self.unreleased_reply_bytes());
@@ -140,6 +145,18 @@ pub fn door() -> Door {
     }
 }
 
+/// What its requests are measured by.
+pub fn watch(door: &Door) -> Watch {
+    Watch {
+        worker: 0,
+        meter: Arc::default(),
+        slow: Arc::new(SlowLog::new(1)),
+        stopwatch: Stopwatch::calibrate(),
+        procedures: door.procedures,
+        names: Vec::new(),
+    }
+}
+
 impl Bench {
     pub fn new(io: Io, rules: Rules) -> Bench {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -148,14 +165,7 @@ impl Bench {
         let door = door();
         // Whoever asks for it has been confirmed.
         door.access.confirm(u64::MAX);
-        let watch = Watch {
-            worker: 0,
-            meter: Arc::default(),
-            slow: Arc::new(SlowLog::new(1)),
-            stopwatch: Stopwatch::calibrate(),
-            procedures: door.procedures,
-            names: Vec::new(),
-        };
+        let watch = watch(&door);
         let mut clients = Clients::new(0, listener, Arc::new(door), watch, rules, &poller).unwrap();
         clients.set_ring((io == Io::Uring).then(ring));
         let engine = Engine::default();
@@ -210,7 +220,8 @@ impl Bench {
             let (_, slot, number) = unpack(token);
             let at = Timestamp::ZERO;
             let reply = vec![b'x'; len];
-            self.clients.released(slot, number, Ticks::default(), Outcome::Committed, at, &reply);
+            let outcome = if len == 0 { Outcome::RolledBack } else { Outcome::Committed };
+            self.clients.released(slot, number, Ticks::default(), outcome, at, &reply);
         }
         self.clients.flush(self.now, &self.poller, &mut self.upstream);
         self.clients.hand_over(self.now);
@@ -275,6 +286,23 @@ impl Bench {
                 Ok(n) => (got, moved) = (got + n, Instant::now()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => return got,
+            }
+            self.turn();
+        }
+        got
+    }
+}
+
+impl Bench {
+    /// Reads so many bytes, with turns in between.
+    pub fn read(&mut self, mut stream: &TcpStream, wanted: usize) -> Vec<u8> {
+        let (mut got, moved, mut buffer) = (Vec::new(), Instant::now(), vec![0; 1 << 20]);
+        while got.len() < wanted && self.stands_still(moved) {
+            match stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => got.extend_from_slice(&buffer[..n]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => break,
             }
             self.turn();
         }

@@ -2,6 +2,7 @@
 
 pub(super) mod bench;
 mod busy;
+mod crowded;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -59,11 +60,20 @@ over_both! {
     nothing_is_spun_for_clients_that_wait,
     who_asks_nothing_of_an_engine_without_room_is_answered,
     beside_an_engine_without_room_a_turn_has_its_bound,
+    who_asks_for_little_waits_for_nobody_who_asks_for_much,
+    who_asks_for_much_gets_it_in_order_once_there_is_room,
+    short_replies_beyond_the_limit_are_bounded,
+    what_is_answered_here_and_may_be_long_waits_for_room,
 }
 
 use busy::{
     beside_an_engine_without_room_a_turn_has_its_bound,
     who_asks_nothing_of_an_engine_without_room_is_answered,
+};
+use crowded::{
+    short_replies_beyond_the_limit_are_bounded, what_is_answered_here_and_may_be_long_waits_for_room,
+    who_asks_for_little_waits_for_nobody_who_asks_for_much,
+    who_asks_for_much_gets_it_in_order_once_there_is_room,
 };
 
 /// The client wrote everything before it read anything; the replies fill its socket, and then nothing more arrives here:

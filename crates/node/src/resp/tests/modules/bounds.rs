@@ -52,6 +52,51 @@ fn nothing_goes_on_for_ever() {
     ends(&mut client, "-NOFUEL ");
 }
 
+/// A long key cost as much as none: two million looks for one that is not there, within the fuel of one call, held a worker for 80 s.
+#[test]
+fn keys_cost_fuel_by_their_length_whether_they_are_there_or_not() {
+    bound(1_000_000, 4);
+    let long = "(i32.const 64) (i32.const 65000)";
+    for (function, types, call) in [
+        (
+            "key_get",
+            "i32 i32 i32 i32) (result i32",
+            format!("(drop (call $f {long} (i32.const 0) (i32.const 0)))"),
+        ),
+        ("key_set", "i32 i32 i32 i32", format!("(call $f {long} (i32.const 0) (i32.const 1))")),
+        ("key_delete", "i32 i32) (result i32", format!("(drop (call $f {long}))")),
+    ] {
+        let many = |calls: u32| {
+            with_module(&format!(
+                "(import \"highwater1\" \"{function}\" (func $f (param {types})))
+                 (import \"highwater1\" \"reply_null\" (func $reply)) (memory (export \"memory\") 2)
+                 (func (export \"procedure:run\") (local $left i32) (local.set $left (i32.const {calls}))
+                 (loop $again {call} (local.set $left (i32.sub (local.get $left) (i32.const 1)))
+                 (br_if $again (local.get $left))) (call $reply))"
+            ))
+        };
+        assert_eq!(line(&mut many(100), "HW.CALL m.run"), "$-1", "{function}");
+        ends(&mut many(200), "-NOFUEL ");
+    }
+}
+
+/// Each opening was kept: 130 MB for a procedure that did nothing else until its fuel was gone. (Nor was a name answered that is longer than any key.)
+#[test]
+fn a_table_that_is_opened_again_has_the_same_handle_and_a_name_too_long_none() {
+    bound(0, 4);
+    let open = |name: u32| format!("(call $table (i32.const 0) (i32.const {name}))");
+    let import = "(import \"highwater1\" \"table\" (func $table (param i32 i32) (result i32)))
+         (import \"highwater1\" \"reply_integer\" (func $reply (param i64)))";
+    for (sum, told) in [(format!("(i32.add {} {})", open(1), open(1)), ":0"), (open(65_537), ":-1")] {
+        let mut client = with_module(&format!(
+            "{import} (memory (export \"memory\") 2) (data (i32.const 0) \"t\")
+             (func (export \"procedure:run\") (call $reply (i64.extend_i32_s {sum})))"
+        ));
+        line(&mut client, "HW.TABLE CREATE t i64");
+        assert_eq!(line(&mut client, "HW.CALL m.run"), told);
+    }
+}
+
 #[test]
 fn calls_without_end_exhaust_the_stack_and_nothing_else() {
     bound(0, 4);

@@ -1,6 +1,14 @@
-use super::super::guests::Judged;
+use std::sync::Arc;
+
+use super::super::guests::{GuestLimits, Guests, Judged};
 use super::*;
+use crate::clock::unix_ms;
+use crate::resp::command::Opcode;
+use crate::resp::moment::Moment;
 use crate::resp::request::Effect;
+use crate::resp::single;
+use crate::worker::tests::bench;
+use highwater_core::codec::Reader;
 use highwater_core::{Incarnation, Levels, ProcedureId};
 use highwater_engines::{Endpoint, Next, Outbox};
 
@@ -92,7 +100,7 @@ fn what_the_old_leader_answers_counts_and_what_it_refuses_is_asked_of_the_new_on
 }
 
 /// Answers so, in turn.
-struct Engine(VecDeque<Result<Taken, Refusal>>, Vec<highwater_engines::Token>);
+struct Engine(VecDeque<Result<Taken, Refusal>>, Vec<highwater_engines::Token>, Vec<Vec<u8>>);
 
 impl Worker for Engine {
     fn ready(&self) -> Result<(), Refusal> {
@@ -102,6 +110,7 @@ impl Worker for Engine {
     fn submit(&mut self, _: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
         let answer = self.0.pop_front().unwrap();
         self.1.extend(answer.is_ok().then_some(request.token));
+        self.2.extend(answer.is_ok().then(|| request.args.to_vec()));
         answer
     }
 
@@ -131,8 +140,8 @@ fn what_was_refused_elsewhere_is_run_here_in_order() {
     upstream.look(2, Ok(()));
     assert_eq!(upstream.serial(), None, "nothing is left there");
     let answers = [Ok(Taken::Placed), Err(Refusal::Busy), Ok(Taken::PutOff), Err(Refusal::NoQuorum)];
-    let mut engine = Engine(answers.into(), Vec::new());
-    let may = |_: &Ask, _: &[u8]| Judged::May;
+    let mut engine = Engine(answers.into(), Vec::new(), Vec::new());
+    let may = |_: &Ask, _: &mut [u8]| Judged::May;
     upstream.run_again(2, &mut engine, may);
     assert!(upstream.has_own_first());
     upstream.run_again(3, &mut engine, may);
@@ -162,7 +171,8 @@ fn what_is_run_here_is_looked_at_as_what_other_nodes_ask_is() {
         assert_eq!(upstream.refused(NodeId(1), number, Refusal::NotServing { ask: None }), None);
     });
     upstream.look(2, Ok(()));
-    let mut engine = Engine([Ok(Taken::Placed), Ok(Taken::Placed), Ok(Taken::Placed)].into(), Vec::new());
+    let mut engine =
+        Engine([Ok(Taken::Placed), Ok(Taken::Placed), Ok(Taken::Placed)].into(), Vec::new(), Vec::new());
     upstream.run_again(2, &mut engine, |ask, _| match ask.client {
         4 => Judged::Waits,
         5 => Judged::Denied("NOPERM".into()),
@@ -172,6 +182,30 @@ fn what_is_run_here_is_looked_at_as_what_other_nodes_ask_is() {
     assert_eq!(upstream.take_denied(), [((5, 0), "NOPERM".to_string())]);
     upstream.run_again(3, &mut engine, |_, _| Judged::May);
     assert_eq!(engine.1[1..], [0, 1].map(|seq| pack(Owner::Client, 4, seq)));
+}
+
+/// It kept the time at which its client had asked another node, up to a second before: a key that had expired for everybody else was seen alive.
+#[test]
+fn what_is_run_here_is_run_at_the_time_of_this_node() {
+    let (door, get) = (bench::door(), Opcode::find(b"get").unwrap());
+    door.access.confirm(u64::MAX);
+    let watch = bench::watch(&door);
+    let guests = Guests::new(Arc::new(door), watch, GuestLimits { queued: 1, owed: 1 });
+    let mut upstream = Upstream::new(true, 100);
+    upstream.ready(NodeId(1));
+    upstream.look(0, ELSEWHERE);
+    let mut asked = single::command(get, [&b"k"[..]].into_iter());
+    Moment::set_time(&mut asked, 77);
+    upstream.ask(0, &request(&asked, false), 9, (4, 0));
+    upstream.look(1, Ok(()));
+    assert_eq!(upstream.refused(NodeId(1), 0, Refusal::NotServing { ask: None }), None);
+    upstream.look(2, Ok(()));
+    let mut engine = Engine([Ok(Taken::Placed)].into(), Vec::new(), Vec::new());
+    let began = unix_ms();
+    upstream.run_again(2, &mut engine, |ask, args| guests.prepare(ask, args));
+    let run = Moment::decode(&mut Reader::new(&engine.2[0])).unwrap();
+    assert!((began..=unix_ms()).contains(&run.unix_ms), "{run:?}");
+    assert_eq!(engine.2[0][8..], asked[8..], "nothing else is another");
 }
 
 /// Two nodes that send a request to and fro, none of which leads: its client is told after a second, not never.
