@@ -75,7 +75,10 @@ impl MeerkatController {
             let mut others = self.others();
             let outside = others.find(|node| self.beat_of(*node).standing == Standing::Outside);
             return outside.map(|node| {
-                format!("waits for node {0}, which has lost what it had, or missed it: node {0} says what helps", node.0)
+                format!(
+                    "waits for node {0}, which has lost what it had, or missed it: node {0} says what helps",
+                    node.0
+                )
             });
         }
         if self.standing == Standing::Voting && self.shared.no_quorum.load(Ordering::Relaxed) {
