@@ -12,8 +12,9 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use highwater_core::NodeId;
-use highwater_engines::{Frame, Nanos, Refusal, Request, Taken, Worker};
+use highwater_engines::{Frame, Nanos, Refusal, Request, Taken};
 
+use super::Runs;
 use super::guests::Judged;
 use super::message::{Ask, Message, encode_keys};
 use crate::resp::EngineRequest;
@@ -227,7 +228,12 @@ impl Upstream {
 
     /// Has this node's engine run what was refused elsewhere, as far as it takes it: this node leads now. As with requests of other nodes, a user
     /// who may not any more is told so, a pause holds them back, and what a client asked behind a request that was put off waits for that one's end.
-    pub fn run_again(&mut self, now: Nanos, engine: &mut dyn Worker, judge: impl Fn(&Ask, &[u8]) -> Judged) {
+    pub fn run_again(
+        &mut self,
+        now: Nanos,
+        engine: &mut (impl Runs + ?Sized),
+        judge: impl Fn(&Ask, &[u8]) -> Judged,
+    ) {
         let mut stand_still: BTreeSet<usize> = self.put_off.iter().map(|(at, _)| *at).collect();
         let mut behind = VecDeque::new();
         while self.serves

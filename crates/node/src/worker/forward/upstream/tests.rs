@@ -2,7 +2,7 @@ use super::super::guests::Judged;
 use super::*;
 use crate::resp::request::Effect;
 use highwater_core::{Incarnation, Levels, ProcedureId};
-use highwater_engines::{Endpoint, Next, Outbox};
+use highwater_engines::{Endpoint, Next, Outbox, Worker};
 
 const ELSEWHERE: Result<(), Refusal> = Err(Refusal::NotServing { ask: Some(NodeId(1)) });
 const OTHER: Result<(), Refusal> = Err(Refusal::NotServing { ask: Some(NodeId(2)) });
