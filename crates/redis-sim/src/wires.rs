@@ -6,6 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 use highwater_core::NodeId;
 use highwater_engines::{Frame, Nanos};
 
+/// From which node to which, between which of their workers.
+type Way = (NodeId, NodeId, u16);
+
 /// News from a connection.
 pub enum Came {
     /// It is there.
@@ -30,15 +33,19 @@ pub struct Arrival {
     pub came: Came,
 }
 
+/// What has not arrived, in order: when it does, over which connection, and what it is.
+type OnWay = VecDeque<(Nanos, u64, Came)>;
+
 /// See the module.
 #[derive(Default)]
 pub struct Wires {
     serial: u64,
-    open: BTreeMap<(NodeId, NodeId, u16), u64>,
-    on_way: BTreeMap<(NodeId, NodeId, u16), VecDeque<(Nanos, u64, Came)>>,
+    /// By pairs, the lesser node first.
+    open: BTreeMap<Way, u64>,
+    on_way: BTreeMap<Way, OnWay>,
 }
 
-fn pair(a: NodeId, b: NodeId, worker: u16) -> (NodeId, NodeId, u16) {
+fn pair(a: NodeId, b: NodeId, worker: u16) -> Way {
     (a.min(b), a.max(b), worker)
 }
 
@@ -59,21 +66,21 @@ impl Wires {
     }
 
     /// Nothing overtakes what was sent before it.
-    fn put(&mut self, way: (NodeId, NodeId, u16), at: Nanos, serial: u64, came: Came) {
+    fn put(&mut self, way: Way, at: Nanos, serial: u64, came: Came) {
         let way = self.on_way.entry(way).or_default();
         let behind = way.back().map_or(0, |(at, ..)| *at);
         way.push_back((at.max(behind), serial, came));
     }
 
     /// Sends, if there is a connection.
-    pub fn send(&mut self, (from, to, worker): (NodeId, NodeId, u16), at: Nanos, frame: Frame) {
+    pub fn send(&mut self, (from, to, worker): Way, at: Nanos, frame: Frame) {
         if let Some(serial) = self.open.get(&pair(from, to, worker)).copied() {
             self.put((from, to, worker), at, serial, Came::Frame(frame));
         }
     }
 
     /// A node ends a connection, and takes back what has not arrived. The other one hears of it.
-    pub fn hang_up(&mut self, (from, to, worker): (NodeId, NodeId, u16), at: Nanos) {
+    pub fn hang_up(&mut self, (from, to, worker): Way, at: Nanos) {
         if let Some(serial) = self.open.remove(&pair(from, to, worker)) {
             let way = self.on_way.entry((from, to, worker)).or_default();
             way.retain(|(_, of, came)| *of != serial || !matches!(came, Came::Frame(_)));
@@ -93,7 +100,7 @@ impl Wires {
     }
 
     /// News that have arrived by now. `flows`: whether anything gets from one node to another.
-    pub fn arrivals(&mut self, now: Nanos, flows: impl Fn((NodeId, NodeId, u16)) -> bool) -> Vec<Arrival> {
+    pub fn arrivals(&mut self, now: Nanos, flows: impl Fn(Way) -> bool) -> Vec<Arrival> {
         let mut arrivals = Vec::new();
         for (way, coming) in &mut self.on_way {
             let (from, to, worker) = *way;
