@@ -134,6 +134,8 @@ mod bug {
         Interacting,
         /// Clients of Redis send many commands at once, on few keys, and requests are put off.
         Pipelining,
+        /// The same through followers, which forward what they are asked, while leaders hand their lead over.
+        Forwarding,
         /// Keys come and go under scans, at replicas that do not hear each other, of which one dies.
         Toggled,
         /// A coordinator's disk stands still, others end its transactions, and the power fails; a disk is lost with it.

@@ -8,20 +8,22 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use highwater_core::{NodeId, Outcome, Timestamp};
-use highwater_engines::{Nanos, Refusal, Taken, Token};
+use highwater_core::{NodeId, Outcome};
+use highwater_engines::{Frame, Nanos, Refusal, Taken};
+use highwater_node::clock::Stopwatch;
 use highwater_node::resp::keyspace::{KEYSPACE, head::Row};
-use highwater_node::resp::moment::Moment;
 use highwater_node::resp::{Allowance, Connection, Door, Procedures};
 use highwater_node::worker::expiry::Expiry;
+use highwater_node::worker::forward::Forwarded;
 use highwater_node::worker::waiters::{Waiters, Woken};
 use highwater_sim::World;
-use highwater_sim::house::TOKENS;
 
 use crate::door::{self, door};
+use crate::forward::{Forward, Told};
+use crate::ledger::{Asked, Given, Ledger, Whose, record};
 use crate::library::{Joined, place};
 use crate::model::Op;
-use crate::order::{End, Record};
+use crate::wires::Arrival;
 
 /// Waiters look by themselves so seldom here that whoever was forgotten is found.
 const LOOK_NEVER: Nanos = 1 << 60;
@@ -62,6 +64,8 @@ impl Line {
 struct Desk {
     lines: BTreeMap<u64, Line>,
     waiters: Waiters,
+    /// If this node forwards.
+    forward: Option<Forward>,
 }
 
 /// One life of a node.
@@ -81,90 +85,40 @@ pub struct Host {
     unix_ms: u64,
 }
 
-/// Whose request a token is.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked {
-    /// The node whose host asked.
-    pub node: NodeId,
-    /// In which life of it.
-    pub process: u64,
-    worker: u16,
-    /// Of the line; `None`: of the sweep.
-    line: Option<(u64, u64)>,
-    record: Option<usize>,
-}
-
-/// Everything that hosts have handed to engines.
+/// What leaves a node.
 #[derive(Default)]
-pub struct Ledger {
-    tokens: u64,
-    under_way: BTreeMap<u64, Asked>,
-    /// What is judged in the order of the engine.
-    pub records: Vec<Record>,
-    /// How often something happened.
-    pub marks: BTreeMap<&'static str, u64>,
-}
-
-impl Ledger {
-    fn asked(&mut self, asked: Asked) -> u64 {
-        self.under_way.insert(self.tokens, asked);
-        self.tokens
-    }
-
-    fn next(&mut self) -> Token {
-        self.tokens += 1;
-        Token(TOKENS + self.tokens)
-    }
-
-    /// One more of these.
-    pub fn mark(&mut self, what: &'static str) {
-        *self.marks.entry(what).or_default() += 1;
-    }
-}
-
-/// A reply as the engine gave it.
-pub struct Given {
-    /// Which request.
-    pub token: Token,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// Its moment in the one order.
-    pub moment: Timestamp,
-    /// The reply.
-    pub bytes: Vec<u8>,
-}
-
-impl Ledger {
-    /// A request was released: whose it is. What is judged is written down.
-    pub fn released(&mut self, given: &Given, now: Nanos) -> Option<Asked> {
-        let asked = self.under_way.remove(&(given.token.0 - TOKENS))?;
-        if let Some(record) = asked.record {
-            self.records[record].end = match given.outcome {
-                Outcome::Committed => {
-                    let reply = String::from_utf8_lossy(&given.bytes).into_owned();
-                    End::Done { at: given.moment, told: now, reply }
-                }
-                Outcome::Unknown => End::Unknown,
-                _ => End::Nothing,
-            };
-        }
-        Some(asked)
-    }
+pub struct Output {
+    /// For clients, by connection.
+    pub bytes: Vec<(u64, Vec<u8>)>,
+    /// For other nodes, by worker.
+    pub frames: Vec<(NodeId, u16, Frame)>,
+    /// Connections to other nodes that are to be cut, before that.
+    pub cut: Vec<(NodeId, u16)>,
 }
 
 impl Host {
     /// Of the process that runs on a node now.
-    pub fn new(world: &World<Joined>, node: NodeId, process: u64, salt: u64) -> Option<Host> {
+    pub fn new(
+        world: &World<Joined>,
+        node: NodeId,
+        process: u64,
+        salt: u64,
+        forwards: Option<Stopwatch>,
+    ) -> Option<Host> {
         let replica = world.replica(node)?;
         let procedures = Procedures::find(&replica.procedures).expect("the library has the door's");
         let (door, woken) = door(node, procedures, salt);
-        let desk = || Desk { lines: BTreeMap::new(), waiters: Waiters::new(LOOK_NEVER) };
+        let desk = |worker| {
+            let forward = forwards.map(|stopwatch| Forward::new(worker, door.clone(), stopwatch));
+            Desk { lines: BTreeMap::new(), waiters: Waiters::new(LOOK_NEVER), forward }
+        };
+        let desks = (0..replica.workers.len() as u16).map(desk).collect();
         Some(Host {
             node,
             process,
             door,
             woken,
-            desks: (0..replica.workers.len()).map(|_| desk()).collect(),
+            desks,
             expiry: Expiry::paced(&replica.procedures, SWEEP_OFTEN, SWEEP_SELDOM),
             sweeps: BTreeSet::new(),
             left_behind: 0,
@@ -195,6 +149,13 @@ impl Host {
         line.op = line.behind.pop_front();
     }
 
+    /// Something has come from another node.
+    pub fn forwarded(&mut self, arrival: Arrival) {
+        if let Some(forward) = &mut self.desks[usize::from(arrival.worker)].forward {
+            forward.arrive(arrival);
+        }
+    }
+
     /// A client has closed its connection.
     pub fn close(&mut self, worker: u16, number: u64) {
         if let Some(line) = self.desks[usize::from(worker)].lines.get_mut(&number) {
@@ -214,12 +175,23 @@ impl Host {
         unix_ms: u64,
     ) -> Result<(), String> {
         let local = local(world, self.node);
-        let Some((number, seq)) = asked.line else {
-            self.sweeps.clear();
-            self.expiry.released(local, unix_ms, given.outcome, &given.bytes);
-            return Ok(());
-        };
         let desk = &mut self.desks[usize::from(asked.worker)];
+        let (number, seq) = match asked.whose {
+            Whose::Sweep => {
+                self.sweeps.clear();
+                self.expiry.released(local, unix_ms, given.outcome, &given.bytes);
+                return Ok(());
+            }
+            Whose::Guest(number) => {
+                let forward = desk.forward.as_mut().expect("another node has asked");
+                forward.released(number, given.outcome, given.moment, &given.bytes);
+                return Ok(());
+            }
+            Whose::Line(number, seq) => (number, seq),
+        };
+        if let Some(forward) = &mut desk.forward {
+            forward.ended(number, seq);
+        }
         let Some(line) = desk.lines.get_mut(&number) else {
             self.left_behind -= 1;
             self.door.waiting.written_by_one_that_left(given.outcome);
@@ -262,9 +234,9 @@ impl Host {
         world: &mut World<Joined>,
         ledger: &mut Ledger,
         unix_ms: u64,
-    ) -> Result<Vec<(u64, Vec<u8>)>, String> {
+    ) -> Result<Output, String> {
         self.unix_ms = unix_ms;
-        let mut output = Vec::new();
+        let mut output = Output::default();
         // A desk may wake another one.
         for _ in 0..3 {
             self.woken.store(0, Ordering::Relaxed);
@@ -278,7 +250,7 @@ impl Host {
             }
         }
         self.look_for_sleepers(world)?;
-        Ok(output)
+        ledger.wrong.take().map_or(Ok(output), Err)
     }
 
     fn act_at(
@@ -288,9 +260,10 @@ impl Host {
         worker: u16,
         ready: Result<(), Refusal>,
         unix_ms: u64,
-        output: &mut Vec<(u64, Vec<u8>)>,
+        output: &mut Output,
     ) {
         let local = local(world, self.node);
+        self.look_who_leads(world, ledger, worker, ready, local, output);
         let (node, process) = (self.node, self.process);
         let desk = &mut self.desks[usize::from(worker)];
         let mut woken = desk.waiters.tell_serving(!matches!(ready, Err(Refusal::NotServing { .. })));
@@ -315,21 +288,27 @@ impl Host {
             desk.waiters.remove(number << 8 | u64::from(worker));
             self.left_behind += line.under_way;
         }
+        let own_first = desk.forward.as_ref().is_some_and(Forward::has_own_first);
         for (number, line) in &mut desk.lines {
             line.connection.tell_time(unix_ms);
             line.connection.receive(&std::mem::take(&mut line.unread));
             while let Some(request) = line.connection.next(&mut { Allowance::WHOLE }) {
                 let seq = request.seq;
-                let token = ledger.next();
+                if own_first {
+                    line.connection.refused(seq, Refusal::Busy);
+                    break;
+                }
+                let token = ledger.token();
                 let taken = world.place(node, worker, token, request.procedure, request.args);
                 match taken {
                     Ok(taken) => {
                         let record = line.op.clone().map(|op| record(op, request.args, world.now, *number));
-                        let record = record.map(|record| {
-                            ledger.records.push(record);
-                            ledger.records.len() - 1
-                        });
-                        ledger.asked(Asked { node, process, worker, line: Some((*number, seq)), record });
+                        let record = record.map(|record| ledger.note(record, request.args));
+                        if record.is_some() {
+                            ledger.begins(request.args);
+                        }
+                        let whose = Whose::Line(*number, seq);
+                        ledger.asked(Asked { node, process, worker, whose, record });
                         if taken == Taken::PutOff {
                             ledger.mark("guests' requests put off");
                         }
@@ -338,6 +317,27 @@ impl Host {
                         line.next_op();
                     }
                     Err(refusal) => {
+                        let asked = desk.forward.as_mut().filter(|_| is_elsewhere(refusal));
+                        let id = *number << 8 | u64::from(worker);
+                        let asked = asked.map(|forward| (forward.ask(local, *number, id, &request), forward));
+                        match asked {
+                            Some((Forwarded::Sent, forward)) => {
+                                let record =
+                                    line.op.clone().map(|op| record(op, request.args, world.now, *number));
+                                let record = record.map(|record| ledger.note(record, request.args));
+                                forward.sent(*number, seq, record);
+                                ledger.mark("guests' requests forwarded");
+                                line.under_way += 1;
+                                line.connection.submitted(seq, 0, Taken::Placed);
+                                line.next_op();
+                                continue;
+                            }
+                            Some((Forwarded::Later, _)) => {
+                                line.connection.refused(seq, Refusal::Busy);
+                                break;
+                            }
+                            Some((Forwarded::No, _)) | None => {}
+                        }
                         line.connection.refused(seq, refusal);
                         if refusal == Refusal::Busy {
                             break;
@@ -359,11 +359,12 @@ impl Host {
             let ready = line.connection.output().to_vec();
             if !ready.is_empty() {
                 line.connection.wrote(ready.len());
-                output.push((*number, ready));
+                output.bytes.push((*number, ready));
             }
         }
+        self.serve_others(world, ledger, worker, (local, unix_ms), output);
         if worker == 0 && self.expiry.is_due(local) {
-            let token = ledger.next();
+            let token = ledger.token();
             let mut args = Vec::new();
             let released = world.released_up_to(node, worker);
             self.expiry.ask(local, (ready, released), unix_ms, |sweep, moment| {
@@ -373,10 +374,56 @@ impl Host {
             if self.expiry.next().is_none() {
                 ledger.records.push(record(Op::Sweep, &args, world.now, SWEEPS));
                 let record = Some(ledger.records.len() - 1);
-                self.sweeps.insert(ledger.asked(Asked { node, process, worker, line: None, record }));
+                let whose = Whose::Sweep;
+                self.sweeps.insert(ledger.asked(Asked { node, process, worker, whose, record }));
                 ledger.mark("sweeps");
             }
         }
+    }
+
+    /// What has come from other nodes is taken, and told to whoever asked.
+    fn look_who_leads(
+        &mut self,
+        world: &World<Joined>,
+        ledger: &mut Ledger,
+        worker: u16,
+        ready: Result<(), Refusal>,
+        local: Nanos,
+        output: &mut Output,
+    ) {
+        let desk = &mut self.desks[usize::from(worker)];
+        let Some(forward) = &mut desk.forward else { return };
+        let standing = match ready {
+            Err(Refusal::Busy) if world.waits_for_leader(self.node, worker) => {
+                Err(Refusal::NotServing { ask: None })
+            }
+            ready => ready,
+        };
+        output.cut.extend(forward.look(local, standing, ledger).map(|node| (node, worker)));
+        for Told { line, seq, outcome, at, bytes } in forward.take_told() {
+            match desk.lines.get_mut(&line) {
+                Some(line) => {
+                    line.under_way -= 1;
+                    line.connection.released(seq, outcome, at, &bytes);
+                }
+                None => self.left_behind -= 1,
+            }
+        }
+    }
+
+    /// What other nodes ask is handed to the engine, and what is asked of them leaves.
+    fn serve_others(
+        &mut self,
+        world: &mut World<Joined>,
+        ledger: &mut Ledger,
+        worker: u16,
+        (local, unix_ms): (Nanos, u64),
+        output: &mut Output,
+    ) {
+        let at = (self.node, self.process, worker);
+        let Some(forward) = &mut self.desks[usize::from(worker)].forward else { return };
+        forward.serve(local, unix_ms, at, world, ledger);
+        output.frames.extend(forward.drain().into_iter().map(|(to, frame)| (to, worker, frame)));
     }
 
     /// Whoever waits has nothing to wait for, and its time is not over: once everything that was asked here has come to its end.
@@ -444,8 +491,6 @@ fn local(world: &mut World<Joined>, node: NodeId) -> Nanos {
 /// No connection has this number.
 const SWEEPS: u64 = u64::MAX;
 
-fn record(op: Op, args: &[u8], now: Nanos, line: u64) -> Record {
-    let moment =
-        Moment::decode(&mut highwater_core::codec::Reader::new(args)).expect("a moment stands in front");
-    Record { op, unix_ms: moment.unix_ms, asked: now, line, end: End::Unknown }
+fn is_elsewhere(refusal: Refusal) -> bool {
+    matches!(refusal, Refusal::NotServing { .. })
 }

@@ -10,6 +10,8 @@
 //! - *Expiry, lists and sorted sets*: every request that was released has its moment in the one order of transactions, and the time that its command
 //!   saw. In that order each must have answered what [Redis in small](model) answers ([`order`]); and what was told before another one was
 //!   asked comes before it. So every element that was pushed is popped once or is still there, and a key that was seen to be gone stays gone.
+//! - *Order in a connection*: what a client asked later takes effect later, also through followers that forward ([`forward`]) while the lead is handed over; and no
+//!   engine takes a request that one has taken.
 //! - *Waiting*: nobody sleeps while there is something for it, or when its time is over; nobody who waits for one key alone is served
 //!   while somebody who came earlier sleeps ([`host`]).
 //! - *Transactions that clients decide*: strict serializability by the checker, and the sum of all accounts.
@@ -18,14 +20,17 @@
 #![warn(missing_docs)]
 
 mod door;
+pub mod forward;
 pub mod guests;
 pub mod host;
+pub mod ledger;
 pub mod library;
 pub mod model;
 pub mod order;
 #[cfg(feature = "planted")]
 pub mod planted;
 pub mod reply;
+pub mod wires;
 
 use highwater_engines::Nanos;
 use highwater_sim::{Guests, House, Plan};

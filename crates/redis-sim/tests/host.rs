@@ -4,7 +4,8 @@ use highwater_core::NodeId;
 use highwater_engines::{EngineKind, Nanos};
 use highwater_node::resp::keyspace::KEYSPACE;
 use highwater_redis_sim::Joined;
-use highwater_redis_sim::host::{Given, Host, Ledger};
+use highwater_redis_sim::host::Host;
+use highwater_redis_sim::ledger::{Given, Ledger};
 use highwater_redis_sim::library::place;
 use highwater_redis_sim::model::{End, Op};
 use highwater_sim::{World, WorldOptions};
@@ -35,7 +36,7 @@ impl Scene {
         }
         let leader = world.leader().expect("there is one");
         let process = world.process(leader).expect("it runs");
-        let host = Host::new(&world, leader, process, 7).expect("it runs");
+        let host = Host::new(&world, leader, process, 7, None).expect("it runs");
         Scene { world, ledger: Ledger::default(), host, leader, told: Vec::new() }
     }
 
@@ -63,8 +64,11 @@ impl Scene {
                     .released(&mut self.world, asked, &given, UNIX_MS)
                     .expect("nobody was served out of turn");
             }
-            let output =
-                self.host.act(&mut self.world, &mut self.ledger, UNIX_MS).expect("nobody was forgotten");
+            let output = self
+                .host
+                .act(&mut self.world, &mut self.ledger, UNIX_MS)
+                .expect("nobody was forgotten")
+                .bytes;
             self.told.extend(
                 output
                     .into_iter()

@@ -133,8 +133,8 @@ impl Desk {
     ///
     /// Invariant: nothing is written before. Nobody counts on a node that knows of no membership: it promises, accepts and votes for nothing. So a
     /// disk on which something was written is that of a node that had a part in a cluster, and one that lost all its files before that has
-    /// forgotten nothing: it takes part in the birth like a new one
-    /// ([0053](../../../../docs/decisions/0053-nothing-is-written-before-the-birth.md)).
+    /// forgotten nothing: it takes part in the birth like a new one. See
+    /// docs/decisions/0053-nothing-is-written-before-the-birth.md.
     pub fn belong(&mut self) {
         self.belongs = true;
     }

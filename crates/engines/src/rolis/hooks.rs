@@ -78,6 +78,7 @@ const OLD_STATUS: Site = Site::new("OldStatus");
 const TRIM_EARLY: Site = Site::new("TrimEarly");
 const HAND_OVER: Site = Site::new("HandOver").made(Frequency::Seldom);
 const PUT_OFF: Site = Site::new("PutOff");
+const HEAR_LATE: Site = Site::new("HearLate");
 
 /// Every choice that a replica may get to. Plans are drawn in this order: in another one, each seed means another run.
 #[cfg(not(loom))]
@@ -99,6 +100,7 @@ pub const SITES: &[Site] = &[
     HAND_OVER,
     highwater_consensus::hooks::NO_ANSWER,
     PUT_OFF,
+    HEAR_LATE,
 ];
 
 /// A request is refused for want of room: a client must bear it at any time.
@@ -111,6 +113,13 @@ pub fn is_busy() -> bool {
 #[inline(always)]
 pub fn puts_off() -> bool {
     hooks::buggify(PUT_OFF)
+}
+
+/// A controller looks at what its workers told, and at all that was told behind it, in another turn: it might have come later, and by then be
+/// about something that was replaced.
+#[inline(always)]
+pub fn hears_late() -> bool {
+    hooks::buggify(HEAR_LATE)
 }
 
 /// An entry is sealed sooner than it had to be: when to seal is a matter of speed.

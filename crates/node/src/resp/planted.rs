@@ -19,6 +19,12 @@ highwater_core::bugs! {
         shows: Pipelining,
         within: 400,
     }
+    ForwardedOvertakes = "redis-forwarded-overtakes" {
+        mistake: "what a client asked through a follower is taken while a request of it in front of that is put off",
+        breaks: "commands of one pipeline take effect out of order",
+        shows: Forwarding,
+        within: 400,
+    }
     LastIsFirst = "redis-last-is-first" {
         mistake: "of those in line the last is woken first",
         breaks: "who came first is served last",

@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, IoSlice, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use highwater_core::{Incarnation, NodeId};
 use highwater_engines::Frame;
+use socket2::SockRef;
 
 use super::accounts::LOOKS;
 use super::frame::{Decoder, FrameError, PREFIX_BYTES, prefix, wire_bytes};
@@ -278,6 +280,13 @@ impl Link {
         if looks >= LOOKS { Err(Closed::Missing { bytes: expected - received }) } else { Ok(()) }
     }
 
+    /// Ends the connection, and with it what the other side has not got: nobody sends it any more. (After an ordinary end the system goes on
+    /// sending what it was handed, as long as it takes the other side for alive: what was given up would arrive behind what was asked elsewhere.)
+    pub fn cut(self) {
+        // A socket that refuses this is closed all the same.
+        let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+    }
+
     /// Says what to be told of.
     fn watch(&self, poller: &Poller) -> Result<(), Closed> {
         let interest = Interest::of(!self.is_stuck(), self.waits_to_write);
@@ -366,6 +375,7 @@ impl SendQueue {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::net::TcpStream;
 
     use super::*;
@@ -464,6 +474,35 @@ mod tests {
         }
         let missed = (0..=LOOKS).map(|_| link.look(wire.len() as u64 + 3)).find_map(Result::err);
         assert!(matches!(missed, Some(Closed::Missing { bytes: 3 })), "{missed:?}");
+    }
+
+    /// A client is told that nobody knows what became of its request, and asks another node. The first request had not arrived when the connection to
+    /// the node before was ended, and was delivered afterwards.
+    #[test]
+    fn what_had_not_arrived_when_a_link_was_cut_never_does() {
+        let poller = Poller::new().unwrap();
+        let arrives = |cut: fn(Link)| {
+            let (mut link, mut far) = linked(&poller);
+            SockRef::from(&far).set_recv_buffer_size(16 << 10).unwrap();
+            for _ in 0..8 {
+                let frame = Frame { head: Bytes::new(), body: vec![7; 100_000].into() };
+                link.queue.push(Channel::Worker(0), frame).unwrap();
+            }
+            let all = link.queue.bytes;
+            link.flush(&poller).unwrap();
+            let handed = all - link.queue.bytes;
+            cut(link);
+            far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            let (mut got, mut buffer) = (0, vec![0; 64 << 10]);
+            while let Ok(more @ 1..) = far.read(&mut buffer) {
+                got += more;
+            }
+            (handed, got)
+        };
+        let (handed, got) = arrives(drop);
+        assert_eq!(handed, got, "the system delivers what it was handed");
+        let (handed, got) = arrives(Link::cut);
+        assert!(got < handed, "of {handed} bytes {got} arrived");
     }
 
     #[test]

@@ -158,6 +158,14 @@ impl Peers {
         self.close(usize::from(node.0), why)
     }
 
+    /// Hangs up, if the connection is up, so that what has not arrived never does: see [`Link::cut`].
+    pub fn cut(&mut self, node: NodeId) -> Option<Lost> {
+        let link = self.links.get_mut(usize::from(node.0))?.take()?;
+        let (peer, channel, generation) = (link.peer, link.channel, link.generation);
+        link.cut();
+        Some(Lost { peer, channel, generation, why: Closed::Ended })
+    }
+
     /// Gives this one up, if it is still the node's.
     pub fn give_up(&mut self, node: NodeId, generation: u64) -> Option<Lost> {
         self.link(node, generation)?;

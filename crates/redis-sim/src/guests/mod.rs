@@ -9,21 +9,26 @@ mod interactive;
 mod queues;
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use highwater_checker::{History, Level, Options, check};
 use highwater_core::{NodeId, Outcome, Random, Timestamp};
 use highwater_engines::Nanos;
+use highwater_node::clock::Stopwatch;
 use highwater_sim::faults::Hand;
 use highwater_sim::house::TOKENS;
+use highwater_sim::network::Channel;
 use highwater_sim::plan::Redis;
 use highwater_sim::{FailureKind, Guests, Plan, World};
 
 use crate::door::node_at;
-use crate::host::{Given, Host, Ledger};
+use crate::host::{Host, Output};
+use crate::ledger::{Given, Ledger};
 use crate::library::Joined;
 use crate::model::Op;
 use crate::order;
 use crate::reply::Reply;
+use crate::wires::Wires;
 use expiring::Expiring;
 use interactive::{Interactive, Transactions};
 use queues::Queues;
@@ -35,6 +40,8 @@ const HOP: (Nanos, Nanos) = (5_000, 60_000);
 const BEGIN_MS: u64 = 1_700_000_000_000;
 /// So many commands are typed at once, at most.
 const MOST_AT_ONCE: u64 = 8;
+/// What hosts that forward measure by.
+static STOPWATCH: LazyLock<Stopwatch> = LazyLock::new(Stopwatch::calibrate);
 /// Between looks of hosts whose threads were not at hand.
 const AGAIN: Nanos = MS / 10;
 
@@ -129,6 +136,9 @@ pub struct House {
     steps: BTreeMap<(Nanos, u64), Step>,
     seq: u64,
     hosts: BTreeMap<NodeId, Host>,
+    /// Between hosts that forward, and what these measure by: nothing depends on it.
+    wires: Wires,
+    forwards: Option<Stopwatch>,
     guests: Vec<Guest>,
     /// Whose connection a number is.
     lines: BTreeMap<u64, usize>,
@@ -180,6 +190,8 @@ impl House {
             steps: BTreeMap::new(),
             seq: 0,
             hosts: BTreeMap::new(),
+            wires: Wires::default(),
+            forwards: redis.forward.then(|| *STOPWATCH),
             lines: BTreeMap::new(),
             walls,
             ledger: Ledger::default(),
@@ -225,6 +237,8 @@ impl House {
                 continue;
             }
             if self.hosts.remove(&node).is_some() {
+                let at = world.now + self.hop();
+                self.wires.end(node, at);
                 let broken: Vec<(u64, usize)> =
                     self.lines.iter().map(|(line, guest)| (*line, *guest)).collect();
                 for (line, guest) in broken {
@@ -234,9 +248,46 @@ impl House {
                     }
                 }
             }
-            if let Some(host) = process.and_then(|process| Host::new(world, node, process, 7 + process)) {
+            if let Some(host) =
+                process.and_then(|process| Host::new(world, node, process, 7 + process, self.forwards))
+            {
                 self.hosts.insert(node, host);
             }
+        }
+    }
+
+    /// Hosts that forward are connected, and what has arrived over their connections is handed in. Whether anything has.
+    fn carry(&mut self, world: &World<Joined>) -> bool {
+        if self.forwards.is_none() {
+            return false;
+        }
+        let up: Vec<NodeId> = self.hosts.keys().copied().collect();
+        let House { wires, random, hosts, workers, .. } = self;
+        wires.connect(world.now, &up, *workers, &mut || HOP.0 + random.below(HOP.1));
+        let flows = |(from, to, worker)| world.network.flows(from, to, Channel::Worker(worker));
+        let arrivals = wires.arrivals(world.now, flows);
+        let any = !arrivals.is_empty();
+        for arrival in arrivals {
+            if let Some(host) = hosts.get_mut(&arrival.to) {
+                host.forwarded(arrival);
+            }
+        }
+        any
+    }
+
+    /// What hosts have for clients and for each other is on its way.
+    fn dispatch(&mut self, now: Nanos, node: NodeId, output: Output) {
+        for (line, bytes) in output.bytes {
+            let (guest, at) = (self.lines[&line], now + self.hop());
+            self.plan(at, Step::Told { guest, line, bytes });
+        }
+        for (to, worker) in output.cut {
+            let at = now + self.hop();
+            self.wires.hang_up((node, to, worker), at);
+        }
+        for (to, worker, frame) in output.frames {
+            let at = now + self.hop();
+            self.wires.send((node, to, worker), at, frame);
         }
     }
 
@@ -488,7 +539,7 @@ impl Guests<Joined> for House {
     fn act(&mut self, world: &mut World<Joined>, hand: &Hand) -> Result<(), String> {
         self.follow_processes(world);
         self.take_replies(world);
-        let mut any = false;
+        let mut any = self.carry(world);
         while let Some(entry) = self.steps.first_entry()
             && entry.key().0 <= world.now
         {
@@ -503,10 +554,8 @@ impl Guests<Joined> for House {
         for node in (0..self.nodes).map(NodeId) {
             let unix_ms = self.unix_ms(world, node);
             let Some(host) = self.hosts.get_mut(&node) else { continue };
-            for (line, bytes) in host.act(world, &mut self.ledger, unix_ms)? {
-                let (guest, at) = (self.lines[&line], world.now + self.hop());
-                self.plan(at, Step::Told { guest, line, bytes });
-            }
+            let output = host.act(world, &mut self.ledger, unix_ms)?;
+            self.dispatch(world.now, node, output);
         }
         Ok(())
     }

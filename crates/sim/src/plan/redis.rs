@@ -22,6 +22,9 @@ pub struct Redis {
     /// Clients that send many commands at once.
     #[serde(default)]
     pub pipelined: u8,
+    /// Nodes that do not serve forward what they are asked (`server.forward`). Nobody waits for data then.
+    #[serde(default)]
+    pub forward: bool,
     /// How many keys of a kind are in use at a time.
     pub keys: u8,
     /// Commands, or transactions, that each of them starts at most.
@@ -34,7 +37,8 @@ pub struct Redis {
 
 impl Redis {
     /// Ways to have less of it, for whoever shrinks a plan.
-    pub(crate) const LESS: [fn(&mut Redis); 11] = [
+    pub(crate) const LESS: [fn(&mut Redis); 12] = [
+        |redis| redis.forward = false,
         |redis| redis.expiring = 0,
         |redis| redis.queues = 0,
         |redis| redis.interactive = 0,
@@ -49,7 +53,7 @@ impl Redis {
     ];
 
     pub(crate) fn draw(random: &mut Random) -> Redis {
-        Redis {
+        let drawn = Redis {
             expiring: random.pick(&[0, 2, 4, 8]),
             queues: random.pick(&[0, 4, 6, 10]),
             interactive: random.pick(&[0, 2, 4, 6]),
@@ -58,7 +62,10 @@ impl Redis {
             skew_ms: random.pick(&[0, 20, 500, 60_000]),
             jumps: random.one_in(2),
             pipelined: random.pick(&[0, 2, 4]),
-        }
+            forward: random.one_in(3),
+        };
+        // Who waits for data through a follower stands in line at the leader, which these hosts do not play.
+        if drawn.forward { Redis { queues: 0, ..drawn } } else { drawn }
     }
 
     pub(super) fn check(&self, engine: EngineKind) -> Result<(), String> {
@@ -66,6 +73,9 @@ impl Redis {
             return Err(format!(
                 "{engine} tells no moments by which guests could be judged: redis must be absent"
             ));
+        }
+        if self.forward && self.queues > 0 {
+            return Err("guests that wait for data are not forwarded: queues must be 0".into());
         }
         if self.keys == 0 || self.commands == 0 {
             return Err("keys and commands of guests must be above 0".into());

@@ -55,6 +55,7 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Waiting => waiting(plan),
         Circumstance::Interacting => interacting(plan),
         Circumstance::Pipelining => pipelining(plan),
+        Circumstance::Forwarding => forwarding(plan),
         Circumstance::Toggled => toggled(plan),
         Circumstance::Halting => halting(plan),
         Circumstance::Belated => belated(plan),
@@ -67,6 +68,7 @@ const GUESTS: Redis = Redis {
     queues: 0,
     interactive: 0,
     pipelined: 0,
+    forward: false,
     keys: 1,
     commands: 120,
     skew_ms: 0,
@@ -98,6 +100,14 @@ fn interacting(plan: &mut Plan) {
 /// Clients send many commands at once, on few keys, and requests are put off.
 fn pipelining(plan: &mut Plan) {
     only_guests(plan, Redis { pipelined: 6, keys: 2, ..GUESTS });
+    plan.interleaving = None;
+    choose(plan, "PutOff", 3);
+}
+
+/// The same through followers, which forward what they are asked, while leaders hand their lead over.
+fn forwarding(plan: &mut Plan) {
+    handed_over(plan);
+    only_guests(plan, Redis { pipelined: 8, forward: true, keys: 2, ..GUESTS });
     plan.interleaving = None;
     choose(plan, "PutOff", 3);
 }
@@ -596,6 +606,7 @@ mod tests {
             (Circumstance::Defied, &["SkipPreVote", "AskEarly"]),
             (Circumstance::HandedOver, &["HandOver"]),
             (Circumstance::Pipelining, &["PutOff"]),
+            (Circumstance::Forwarding, &["PutOff"]),
             (Circumstance::Hurried, &["PutOff"]),
         ] {
             let mut plan = Plan::draw(1);

@@ -1,5 +1,7 @@
 //! Checkpoints of simulated machines: scans that take their time while everything else goes on, and publications.
 //!
+//! Some scans stand still before they begin, as they do behind one that is long: what they find comes when their replica leads no more, say.
+//!
 //! A publication waits for the disk. Most take a moment, some so long that much happens meanwhile: its replica falls behind, copies a state,
 //! and what is published then is of the store before. Whatever engine it is, a voter that speaks of no copy has its store on its
 //! disk ([`World::check_kept`]).
@@ -23,6 +25,10 @@ const STEP: Nanos = MS;
 const SLOW_ONE_IN: u64 = 4;
 /// and takes so many election timeouts at most.
 const SLOW_TIMEOUTS: u64 = 20;
+/// One scan in so many stands still,
+const SLOW_SCAN_ONE_IN: u64 = 8;
+/// for so many election timeouts at most.
+const SLOW_SCAN_TIMEOUTS: u64 = 8;
 /// Bytes of a chunk, at most.
 const CHUNK_BYTES: u64 = 2_000;
 /// Somebody wants a checkpoint after one in so many syncs.
@@ -50,7 +56,9 @@ impl<L: Library> World<L> {
                     let of = Arc::downgrade(&store);
                     node.disk.publication = None;
                     node.disk.scan = Some(Scan { number, of, floor, parts, chunks: Vec::new(), newest });
-                    self.plan_checkpoint(id, number, STEP);
+                    let slow = self.disks.one_in(SLOW_SCAN_ONE_IN) && !self.publishes_promptly;
+                    let most = if slow { SLOW_SCAN_TIMEOUTS * self.election_timeout } else { STEP };
+                    self.plan_checkpoint(id, number, most);
                 }
                 CheckpointOrder::Publish { number, complete_at, engine, released, anew } => {
                     if trims_before_published() {

@@ -72,8 +72,8 @@ impl MeerkatController {
 
     /// Whether others count on anything that this node has kept. Before, nothing is written: what was heard of others' disks is written with the
     /// first promise, acceptance or decision. So a disk on which something was written is that of a node that had a part in a cluster, and one
-    /// that lost all its files before that has forgotten nothing: it takes part in the birth like a new one
-    /// ([0053](../../../../../docs/decisions/0053-nothing-is-written-before-the-birth.md)).
+    /// that lost all its files before that has forgotten nothing: it takes part in the birth like a new one. See
+    /// docs/decisions/0053-nothing-is-written-before-the-birth.md.
     pub(super) fn has_a_part(&self) -> bool {
         self.keeping.counts
     }

@@ -17,7 +17,7 @@
 //! [`HandOver`], [`Stores`], [`Raising`], [`Receiver`] and [`Donor`]. What one part's news means for the others stands here, in `membership`,
 //! `copies`, `checkpoints`, `disks`, `handing` and, in words, in `describe`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -108,6 +108,8 @@ pub struct RolisController {
     examined: Option<Members>,
     /// Streams that have caught up with what an earlier process may have accepted.
     recalled: BTreeSet<StreamId>,
+    /// Reports of workers that were not looked at yet.
+    reports: VecDeque<Report>,
     stores: Stores,
     raising: Raising,
     /// The membership that the host was told of last, and whether that is all it has to know.
@@ -161,6 +163,7 @@ impl RolisController {
             stale: false,
             examined: None,
             recalled: BTreeSet::new(),
+            reports: VecDeque::new(),
             stores: Stores::default(),
             raising: Raising::default(),
             enrolled: (None, false),
@@ -426,8 +429,10 @@ impl Controller for RolisController {
     }
 
     fn turn(&mut self, now: Nanos, out: &mut ControlOutbox) -> Next {
-        for report in self.desk.shared.clone().reports.take() {
+        self.reports.extend(self.desk.shared.reports.take());
+        while !self.reports.is_empty() && !hooks::hears_late() {
             hooks::controls();
+            let report = self.reports.pop_front().expect("there is one");
             self.on_report(now, report);
         }
         self.watch_clock();
@@ -441,7 +446,8 @@ impl Controller for RolisController {
         }
         let election = if self.may_vote() { self.election.tick(now) } else { soon };
         self.desk.shared.set_rests(self.election.rests());
-        let mut next = [election, self.greet(now), self.turn_receiving(now), None];
+        let unheard = soon.filter(|_| !self.reports.is_empty());
+        let mut next = [election, self.greet(now), self.turn_receiving(now), None, unheard];
         hooks::controls();
         self.on_election_events(now);
         hooks::controls();

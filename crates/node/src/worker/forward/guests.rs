@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_core::{NodeId, Outcome, Timestamp};
-use highwater_engines::{Frame, Nanos, Refusal, Request, Taken, Worker};
+use highwater_core::{NodeId, Outcome, Timestamp, planted};
+use highwater_engines::{Frame, Nanos, Refusal, Request, Taken};
 
+use super::Runs;
 use super::message::{Ask, Message, decode_keys};
-use crate::clock::unix_ms;
 use crate::resp::acl::change::News;
 use crate::resp::acl::requests;
 use crate::resp::connection::place::is_nothing;
@@ -52,6 +52,8 @@ pub struct Guests {
     /// The number of the first.
     first: u64,
     lives: u64,
+    /// The time of this turn, by this node's clock on the wall.
+    unix_ms: u64,
     /// The arguments of the request that is being submitted.
     args: Vec<u8>,
     /// Something waits that could go on now.
@@ -133,10 +135,16 @@ impl Guests {
             running: VecDeque::new(),
             first: 0,
             lives: 0,
+            unix_ms: 0,
             args: Vec::new(),
             has_more: false,
             out: Vec::new(),
         }
+    }
+
+    /// It is now so late on the wall: the time of the requests that are submitted from now on.
+    pub fn tell_time(&mut self, unix_ms: u64) {
+        self.unix_ms = unix_ms;
     }
 
     /// A node has a connection, and no request there yet.
@@ -209,7 +217,7 @@ impl Guests {
     pub fn serve(
         &mut self,
         now: Nanos,
-        engine: &mut dyn Worker,
+        engine: &mut (impl Runs + ?Sized),
         gate: Gate,
         ending: Option<Refusal>,
         sending: impl Fn(NodeId) -> usize,
@@ -231,6 +239,7 @@ impl Guests {
                 }
                 let Some((ask, frame)) = guest.queue.pop_front() else { break };
                 if !guest.put_off.is_empty()
+                    && !planted!(resp::ForwardedOvertakes)
                     && let Some(behind) = guest.put_off.get_mut(&ask.client)
                 {
                     behind.push_back((ask, frame));
@@ -259,13 +268,13 @@ impl Guests {
 
     /// Gives a request this node's time, and judges it.
     pub fn prepare(&self, ask: &Ask, args: &mut [u8]) -> Judged {
-        self.door.procedures.set_time(ask.procedure, args, unix_ms());
+        self.door.procedures.set_time(ask.procedure, args, self.unix_ms);
         self.judge(ask, args)
     }
 
     /// Whether a request may be submitted, by the pauses and users as this node knows them now.
     fn judge(&self, ask: &Ask, args: &[u8]) -> Judged {
-        if self.door.clients.pauses(ask.effect != Effect::Reads, unix_ms()) {
+        if self.door.clients.pauses(ask.effect != Effect::Reads, self.unix_ms) {
             return Judged::Waits;
         }
         let name = self.watch.names.get(usize::from(ask.procedure.0)).copied().unwrap_or_default();
@@ -284,7 +293,7 @@ impl Guests {
     fn submit(
         &mut self,
         now: Nanos,
-        engine: &mut dyn Worker,
+        engine: &mut (impl Runs + ?Sized),
         gate: Gate,
         ending: Option<Refusal>,
         node: NodeId,
@@ -310,7 +319,7 @@ impl Guests {
         }
         self.args.clear();
         self.args.extend_from_slice(args);
-        self.door.procedures.set_time(ask.procedure, &mut self.args, unix_ms());
+        self.door.procedures.set_time(ask.procedure, &mut self.args, self.unix_ms);
         let token = pack(Owner::Keeper, SLOT, self.first + self.running.len() as u64);
         let request = Request { session: ask.session, ..Request::new(token, ask.procedure, &self.args) };
         let (before, began) = (engine.unreleased_reply_bytes(), self.watch.stopwatch.now());

@@ -33,7 +33,7 @@ pub mod upstream;
 use std::sync::Arc;
 
 use highwater_core::{NodeId, Outcome, Timestamp};
-use highwater_engines::{Nanos, Refusal, Worker};
+use highwater_engines::{Nanos, Refusal, Request, Taken, Worker};
 
 use self::guests::Guests;
 pub use self::guests::{GuestLimits, SLOT};
@@ -43,13 +43,35 @@ use super::clients::Clients;
 use super::keys::KEY_FORWARD;
 use super::users::Gate;
 use super::watch::Watch;
-use crate::clock::{Stopwatch, Ticks};
+use crate::clock::{Stopwatch, Ticks, unix_ms};
 use crate::config::Forward;
 use crate::poll::{Event, Poller};
 use crate::resp::Door;
-use crate::transport::link::{Closed, LinkLimits};
+use crate::transport::link::LinkLimits;
 use crate::transport::peers::{Lost, Peers};
 use crate::transport::{Arrival, Channel, Established};
+
+/// Whoever runs what is forwarded: a worker of an engine, or what stands for one in a simulated node.
+pub trait Runs {
+    /// See [`Worker::submit`].
+    ///
+    /// # Errors
+    /// As there.
+    fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal>;
+
+    /// See [`Worker::unreleased_reply_bytes`].
+    fn unreleased_reply_bytes(&self) -> usize;
+}
+
+impl<W: Worker + ?Sized> Runs for W {
+    fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
+        Worker::submit(self, now, request)
+    }
+
+    fn unreleased_reply_bytes(&self) -> usize {
+        Worker::unreleased_reply_bytes(self)
+    }
+}
 
 /// One worker's connections for requests that are forwarded, and both sides of them.
 pub struct Forwarding {
@@ -111,9 +133,9 @@ impl Forwarding {
         }
     }
 
-    /// The connection to this node, if there is one, ends.
+    /// The connection to this node, if there is one, ends: what has not arrived there is not begun there.
     pub fn hang_up(&mut self, node: NodeId) {
-        if let Some(lost) = self.links.hang_up(node, Closed::Ended) {
+        if let Some(lost) = self.links.cut(node) {
             self.down(lost);
         }
     }
@@ -174,6 +196,7 @@ impl Forwarding {
 
     /// Submits what other nodes ask.
     pub fn serve(&mut self, now: Nanos, engine: &mut dyn Worker, gate: Gate, ending: Option<Refusal>) {
+        self.guests.tell_time(unix_ms());
         if gate == Gate::Open {
             self.upstream.run_again(now, engine, |ask, args| self.guests.prepare(ask, args));
         }

@@ -12,8 +12,9 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use highwater_core::NodeId;
-use highwater_engines::{Frame, Nanos, Refusal, Request, Taken, Worker};
+use highwater_engines::{Frame, Nanos, Refusal, Request, Taken};
 
+use super::Runs;
 use super::guests::Judged;
 use super::message::{Ask, Message, encode_keys};
 use crate::resp::EngineRequest;
@@ -231,7 +232,7 @@ impl Upstream {
     pub fn run_again(
         &mut self,
         now: Nanos,
-        engine: &mut dyn Worker,
+        engine: &mut (impl Runs + ?Sized),
         prepare: impl Fn(&Ask, &mut [u8]) -> Judged,
     ) {
         let mut stand_still: BTreeSet<usize> = self.put_off.iter().map(|(at, _)| *at).collect();

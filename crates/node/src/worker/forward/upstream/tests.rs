@@ -10,7 +10,7 @@ use crate::resp::single;
 use crate::worker::tests::bench;
 use highwater_core::codec::Reader;
 use highwater_core::{Incarnation, Levels, ProcedureId};
-use highwater_engines::{Endpoint, Next, Outbox};
+use highwater_engines::{Endpoint, Next, Outbox, Worker};
 
 const ELSEWHERE: Result<(), Refusal> = Err(Refusal::NotServing { ask: Some(NodeId(1)) });
 const OTHER: Result<(), Refusal> = Err(Refusal::NotServing { ask: Some(NodeId(2)) });
