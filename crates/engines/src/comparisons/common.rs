@@ -127,6 +127,7 @@ impl Common {
                 since: now,
                 again: (Nanos::MAX, 0),
                 counts: false,
+                joined: Vec::new(),
             },
         );
         self.beat_soon(now);

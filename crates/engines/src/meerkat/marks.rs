@@ -289,6 +289,16 @@ impl Marks {
         Ok(())
     }
 
+    /// Whether a transaction under way writes a key, or another one of its slot.
+    pub fn is_written(&self, hash: u64) -> bool {
+        lock(&self.slot(hash).0).all().any(|mark| mark & WRITES != 0)
+    }
+
+    /// Whether it is the transaction at `ts` that does.
+    pub fn is_writer(&self, hash: u64, ts: Timestamp) -> bool {
+        lock(&self.slot(hash).0).all().any(|mark| mark == ts.0 | WRITES)
+    }
+
     /// A read is over.
     pub fn end_read(&self, hash: u64, ts: Timestamp, committed: bool) {
         let mut marked = lock(&self.slot(hash).0);

@@ -30,10 +30,28 @@ pub struct Asked {
     pub lane: u64,
     /// It has waited behind others that want the same, and goes now.
     pub waited: bool,
+    /// It goes by itself, whoever wants the same.
+    pub alone: bool,
+    /// It was refused at home for a transaction under way that writes what its lane wants: it is not executed before that is over.
+    pub held: bool,
 }
 
+/// A request that runs in the transaction of another one, behind it: they commit together, or none of them does.
+pub struct Joined {
+    /// The request.
+    pub asked: Asked,
+    /// What its client is told if it commits.
+    pub reply: Vec<u8>,
+}
+
+/// Who looks again soon does not look all the time.
+const LEAST_PAUSE: Nanos = 100_000;
 /// Attempts are put off by so many round trips at most, however many there were.
 const MOST_ROUND_TRIPS: u64 = 64;
+/// Larger payloads go by themselves.
+const SMALL: usize = 1 << 10;
+/// After so many attempts a request goes by itself: what is in its way may be another one of those with which it went.
+const ALONE_AFTER: u32 = 8;
 /// After so many timeouts there is no other attempt.
 const MOST_PATIENCE: u64 = 20;
 
@@ -58,6 +76,14 @@ impl Asked {
         Some(now + pause(self.attempts, round_trip, options.election_timeout, random))
     }
 
+    /// The same of one that was refused at home, for a transaction that is about to end: it asked nobody, and looks again in about
+    /// two times as long as an answer takes. Whoever hears of that one's end is woken.
+    pub fn soon(&self, now: Nanos, options: &Options, answer: Nanos, random: &mut Random) -> Option<Nanos> {
+        let answer = answer.clamp(LEAST_PAUSE, options.election_timeout);
+        let soon = now + answer / 2 + random.below(3 * answer);
+        (now < over_at(self.since, options)).then_some(soon)
+    }
+
     /// A request that has come, before its first attempt.
     pub fn of(now: Nanos, request: &Request<'_>) -> Asked {
         Asked {
@@ -70,12 +96,20 @@ impl Asked {
             since: now,
             lane: 0,
             waited: false,
+            alone: false,
+            held: false,
         }
     }
 
     /// An attempt was executed, and this is what it wants.
     pub fn wants(self, payload: &Payload) -> Asked {
-        Asked { lane: payload.first_key().unwrap_or(self.lane), ..self }
+        let alone = self.alone || payload.len() > SMALL || payload.scans().next().is_some();
+        Asked { lane: payload.first_key().unwrap_or(self.lane), alone, ..self }
+    }
+
+    /// Whether it may run in one transaction with others that want the same.
+    pub fn joins(&self) -> bool {
+        self.waited && !self.alone && self.attempts <= ALONE_AFTER
     }
 }
 
@@ -137,6 +171,8 @@ pub struct Own {
     pub again: (Nanos, u32),
     /// It counts in its lane.
     pub counts: bool,
+    /// Requests that run behind `asked`, in the same transaction, in their order.
+    pub joined: Vec<Joined>,
 }
 
 /// What a coordinator does next.
@@ -216,32 +252,35 @@ pub struct Owns {
     pub lanes: Lanes,
     bytes: usize,
     reply_bytes: usize,
+    joined: usize,
 }
 
 impl Owns {
     /// One begins.
     pub fn add(&mut self, ts: Timestamp, own: Own) {
         self.bytes += own.bytes();
-        self.reply_bytes += own.reply.len();
+        self.reply_bytes += own.reply_bytes();
+        self.joined += own.joined.len();
         let counts = self.lanes.begin(own.asked.lane);
         let before = self.all.insert(ts, Own { counts, ..own });
         assert!(before.is_none(), "{ts} names one transaction");
     }
 
-    /// One ends; whether it commits.
-    pub fn remove(&mut self, ts: Timestamp, commit: bool) -> Option<Own> {
+    /// One ends; whether it commits. `rest`: until when its lane rests then: see [`Lanes::end`].
+    pub fn remove(&mut self, ts: Timestamp, commit: bool, rest: (Nanos, Nanos)) -> Option<Own> {
         let own = self.all.remove(&ts)?;
         self.bytes -= own.bytes();
-        self.reply_bytes -= own.reply.len();
+        self.reply_bytes -= own.reply_bytes();
+        self.joined -= own.joined.len();
         if own.counts {
-            self.lanes.end(own.asked.lane, commit);
+            self.lanes.end(own.asked.lane, commit, 1 + own.joined.len(), rest);
         }
         Some(own)
     }
 
     /// All under way are taken out.
     pub fn take_all(&mut self) -> BTreeMap<Timestamp, Own> {
-        (self.bytes, self.reply_bytes) = (0, 0);
+        (self.bytes, self.reply_bytes, self.joined) = (0, 0, 0);
         self.lanes.end_all();
         std::mem::take(&mut self.all)
     }
@@ -254,7 +293,7 @@ impl Owns {
 
     /// How many requests there are.
     pub fn len(&self) -> usize {
-        self.all.len() + self.lanes.waiting()
+        self.all.len() + self.joined + self.lanes.waiting()
     }
 
     /// Whether there are none.
@@ -275,7 +314,17 @@ impl Owns {
 
 impl Own {
     fn bytes(&self) -> usize {
-        self.payload.len() + self.reply.len() + self.asked.args.len()
+        let args = self.joined.iter().map(|one| one.asked.args.len()).sum::<usize>();
+        self.payload.len() + self.reply_bytes() + self.asked.args.len() + args
+    }
+
+    fn reply_bytes(&self) -> usize {
+        self.reply.len() + self.joined.iter().map(|one| one.reply.len()).sum::<usize>()
+    }
+
+    /// The requests that it is the transaction of.
+    pub fn tokens(&self) -> impl Iterator<Item = Token> {
+        std::iter::once(self.asked.token).chain(self.joined.iter().map(|one| one.asked.token))
     }
 }
 
@@ -315,6 +364,8 @@ mod tests {
             since: 0,
             lane: 0,
             waited: false,
+            alone: false,
+            held: false,
         };
         Own {
             asked,
@@ -329,6 +380,7 @@ mod tests {
             since: 0,
             again: (0, 0),
             counts: false,
+            joined: Vec::new(),
         }
     }
 

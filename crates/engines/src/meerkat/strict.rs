@@ -37,6 +37,10 @@ const CLASSES: [usize; 4] = [4 << 10, 64 << 10, 1 << 20, usize::MAX];
 /// A lead that was enough halves in about so long, in nanoseconds.
 const FADES: Nanos = 500_000_000;
 
+/// What comes too late raises the lead by one part in so many of what it lacked. One that was held up by itself says little of the others; of
+/// those that are late all the time a few are enough.
+const PARTS: u64 = 4;
+
 /// The least lead, in ticks: what a proposal takes to be looked at where it was made.
 const LEAST: u64 = 16;
 
@@ -77,12 +81,14 @@ impl Lead {
         class.ticks.max(LEAST)
     }
 
-    /// A transaction came too late: with a lead of `ticks` it would have come in time. Those that were proposed together do not add up.
+    /// A transaction came too late: with a lead of `ticks` it would have come in time. The lead goes there in steps, and no further: those that were proposed
+    /// together do not add up.
     /// Whoever is tried again begins with what is returned, however long that takes; the others with `most` at most: what was cut
     /// off for a second says nothing of them.
     pub fn late(&mut self, now: Nanos, bytes: usize, ticks: u64, most: u64) -> u64 {
         let needed = (ticks + ticks / 4 + 1).min(1 << 40);
-        let ticks = self.ticks(now, bytes).max(needed.min(most));
+        let ticks = self.ticks(now, bytes);
+        let ticks = ticks + needed.min(most).saturating_sub(ticks).div_ceil(PARTS);
         *self.class(bytes) = Class { ticks, at: now };
         needed
     }
@@ -99,6 +105,8 @@ mod tests {
         (0..50).for_each(|_| assert_eq!(lead.late(10, 100, 1000, 9999), 1251));
         assert_eq!(lead.ticks(10, 100), 1251, "a burst that was late together is late once");
         assert_eq!(lead.late(10, 100, 8000, 1751), 10001, "its own next attempt");
+        assert_eq!(lead.ticks(10, 100), 1376, "one alone is no reason to be as far ahead as that");
+        (0..50).for_each(|_| assert_eq!(lead.late(10, 100, 8000, 1751), 10001));
         assert_eq!(
             (lead.ticks(11, 100), lead.ticks(11, 1 << 20)),
             (1751, LEAST),

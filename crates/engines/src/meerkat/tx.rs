@@ -83,6 +83,20 @@ pub struct MeerkatTx<S = Latest> {
     grows: u64,
     value: Vec<u8>,
     work: Work,
+    /// What is run next goes on with the transaction that is open.
+    joins: bool,
+    together: Together,
+}
+
+/// Whether a transaction is that of several requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Together {
+    /// It is one request's.
+    No,
+    /// So far each wrote what it wrote.
+    Whole,
+    /// One of them took writes back, and with its own those of the others.
+    Torn,
 }
 
 impl MeerkatTx {
@@ -115,6 +129,8 @@ impl<S: Source> MeerkatTx<S> {
             grows: 0,
             value: Vec::new(),
             work: Work::default(),
+            joins: false,
+            together: Together::No,
         }
     }
 
@@ -144,8 +160,32 @@ impl<S: Source> MeerkatTx<S> {
         self.refuses_writes = refuses;
     }
 
-    /// The next transaction begins.
+    /// The next request goes on with the transaction that is open, as if it came behind: it sees what that writes.
+    pub fn join(&mut self) {
+        self.joins = true;
+    }
+
+    /// Nobody of those that run in this transaction took anything back.
+    pub fn is_whole(&self) -> bool {
+        self.together != Together::Torn
+    }
+
+    /// Writes are taken back, all of them.
+    fn tear(&mut self) {
+        if self.together == Together::Whole {
+            self.together = Together::Torn;
+        }
+    }
+
+    /// The next transaction begins, or the next request of this one.
     pub fn open(&mut self) {
+        if std::mem::take(&mut self.joins) {
+            if self.together == Together::No {
+                self.together = Together::Whole;
+            }
+            return self.work.begin();
+        }
+        self.together = Together::No;
         self.writer.abort();
         self.writer.take(Vec::new());
         self.writer.begin();
@@ -162,6 +202,7 @@ impl<S: Source> MeerkatTx<S> {
 
     /// It writes nothing after all; what it read stays.
     pub fn forget_writes(&mut self) {
+        self.tear();
         self.writer.abort();
         self.writer.begin();
         self.touched.iter_mut().for_each(|touched| touched.write = None);
@@ -408,6 +449,7 @@ impl<S: Source> Attempts for MeerkatTx<S> {
     }
 
     fn abort(&mut self) {
+        self.tear();
         self.writer.abort();
     }
 
@@ -541,6 +583,10 @@ impl<S: Source> Transaction for MeerkatTx<S> {
         let (at, live) = unbroken(|| self.look(table, key, false))?;
         let (read, own) =
             (self.touched[at].read.unwrap_or(Timestamp::ZERO), self.touched[at].write.is_some());
+        if own && self.together != Together::No {
+            // Another request wrote it, in this transaction: that is no version yet, and not the one that stands in the store.
+            return Err(Abort::Conflict);
+        }
         // Tombstones go at each replica in its own time.
         Ok(if live || own { read } else { read.max(self.latest.gone(table, key)) })
     }

@@ -64,7 +64,8 @@ impl PbWorker {
         let acknowledged = self.acknowledged();
         let common = &mut self.common;
         while let Some(ts) = self.outgoing.pop(acknowledged, |ts| common.owns.all[&ts].payload.len()) {
-            let own = common.owns.remove(ts, true).expect("it is under way until all have acknowledged it");
+            let own =
+                common.owns.remove(ts, true, (0, 0)).expect("it is under way until all have acknowledged it");
             common.storage.commit(&own.payload, ts);
             common.count(|cell| &cell.decided);
             common.answer(now, &own);

@@ -90,7 +90,7 @@ impl TapirWorker {
 
     /// It is decided: all are told, and the client is, or there is another attempt.
     fn settle(&mut self, now: Nanos, ts: Timestamp, commit: bool) {
-        let own = self.common.owns.remove(ts, commit).expect("what is decided was under way");
+        let own = self.common.owns.remove(ts, commit, (0, 0)).expect("what is decided was under way");
         self.conclude(self.coordinator, ts, commit, None);
         self.outcomes.push(ts, commit, own.payload.clone(), own.voted());
         if commit {

@@ -6,17 +6,17 @@ use highwater_core::{NodeId, Outcome, Timestamp, hooks, planted};
 
 use super::MeerkatWorker;
 use super::ripen::STANDS_STILL_PACE;
+use super::together::{Behind, Ran};
 use crate::meerkat::facts::Found;
 use crate::meerkat::journal::Waits;
 use crate::meerkat::lanes::Retry;
 use crate::meerkat::marks::InTheWay;
 use crate::meerkat::message::{About, Message};
-use crate::meerkat::own::{Asked, Decision, Own, Phase, Vote, bit};
+use crate::meerkat::own::{Asked, Decision, Joined, Own, Phase, Vote, bit};
 use crate::meerkat::payload::Payload;
 use crate::meerkat::quorum::Quorums;
 use crate::meerkat::record::Told;
 use crate::meerkat::shared::Seat;
-use crate::meerkat::tx::execute;
 use crate::meerkat::validate::validate;
 use crate::seam::{Counters, Nanos, Request};
 
@@ -43,14 +43,14 @@ impl MeerkatWorker {
 
     /// Executes it, and proposes it to the replicas.
     pub(super) fn attempt(&mut self, now: Nanos, mut asked: Asked, hint: Timestamp) {
-        asked.attempts += 1;
+        (asked.attempts, asked.held) = (asked.attempts + 1, false);
         self.tx.set_as_of(self.as_of);
         self.tx.set_room(self.cell_room());
         self.tx.refuse_writes(self.shared.disk_full.load(Ordering::Relaxed));
-        let Asked { token, procedure, session, .. } = asked;
-        let request = Request { session, ..Request::new(token, procedure, &asked.args) };
-        let ran = execute(&self.registry, &mut self.tx, &request, &mut self.reply);
-        let Some(outcome) = ran else { return self.put_off(now, asked, hint) };
+        let Some(Ran { outcome, reply, joined }) = self.run_all(&asked) else {
+            return self.put_off(now, asked, hint);
+        };
+        let hint = joined.iter().fold(hint, |hint, behind| hint.max(behind.hint));
         let size = self.tx.size();
         let usual = if self.shared.strict { self.lead.ticks(now, size) } else { 0 };
         let lead = usual.max(if self.shared.strict { asked.lead } else { self.margin(asked.attempts) });
@@ -60,9 +60,11 @@ impl MeerkatWorker {
         let ts = if lead > usual { self.stamps.ahead(above, lead) } else { self.stamps.next(above, lead) };
         assert!(self.as_of < ts, "what is over everywhere by now is below {ts}");
         let payload = self.tx.end(ts);
-        Counters::add(&self.counters.executed, 1);
-        asked = asked.wants(&payload);
-        if !asked.waited && self.owns.lanes.is_crowded(asked.lane) {
+        Counters::add(&self.counters.executed, 1 + joined.len() as u64);
+        if joined.is_empty() {
+            asked = asked.wants(&payload);
+        }
+        if !asked.waited && self.owns.lanes.is_crowded(now, asked.lane) {
             // Who comes new waits behind those that want the same, and is no attempt: it would be in their way.
             (asked.attempts, asked.waited) = (asked.attempts - 1, true);
             return self.owns.lanes.put_off(Retry { at: now, asked, hint }, false);
@@ -79,7 +81,14 @@ impl MeerkatWorker {
                 asked.attempts -= u32::from(asked.lead == 0);
                 asked.lead = self.lead.late(now, size, needed, MOST_AT_HOME);
             }
-            return self.put_off(now, asked, hint.max(way));
+            let hint = hint.max(way);
+            self.put_back(now, joined, hint);
+            if !late && self.marks.is_writer(asked.lane, way) {
+                Counters::add(&self.counters.conflicts, 1);
+                (asked.attempts, asked.held) = (asked.attempts - 1, true);
+                return self.look_soon(now, asked, hint);
+            }
+            return self.put_off(now, asked, hint);
         }
         Counters::add(&self.counters.log_bytes, payload.len() as u64);
         self.outcomes.open(ts);
@@ -87,7 +96,6 @@ impl MeerkatWorker {
         record.payload = Some(payload.clone());
         self.records.add_bytes(payload.len());
         let vote = self.found(now, self.me, ts, looked);
-        let reply = self.reply.clone();
         let own = Own {
             asked,
             outcome,
@@ -101,6 +109,7 @@ impl MeerkatWorker {
             since: now,
             again: (now + self.ask_after(0), 0),
             counts: false,
+            joined: joined.into_iter().map(|behind| behind.joined).collect(),
         };
         self.owns.add(ts, own);
         self.post.for_all(&Message { ts, about: About::Validate { payload } });
@@ -335,8 +344,16 @@ impl MeerkatWorker {
         if self.delegates.has_granted(ts) {
             return self.settle_granted(now, ts, commit, (payload, 0));
         }
-        let Some(own) = self.owns.remove(ts, commit) else { return };
+        if !self.owns.all.contains_key(&ts) {
+            return;
+        }
+        // Before it is removed: its own lane goes on by itself, or rests.
         self.conclude(now, self.me, ts, commit, None);
+        let rest = (now + self.answer_time * 3 / 2, now + self.answer_time / 8);
+        let own = self.owns.remove(ts, commit, rest).expect("it was just there");
+        if commit && !own.counts {
+            self.wake_lane(now, own.asked.lane);
+        }
         self.push_outcome(now, ts, commit, (own.payload.clone(), own.voted()));
         self.end(now, own, commit);
     }
@@ -357,15 +374,24 @@ impl MeerkatWorker {
 
     /// Tells the client, or tries again.
     pub(super) fn end(&mut self, now: Nanos, own: Own, commit: bool) {
-        let Own { asked, outcome, reply, hint, .. } = own;
+        let Own { asked, outcome, reply, hint, joined, .. } = own;
         if !commit {
             Counters::add(&self.cell().aborted, 1);
+            let tried = |joined: Joined| {
+                let asked = Asked { attempts: joined.asked.attempts + 1, ..joined.asked };
+                Behind { joined: Joined { asked, ..joined }, hint }
+            };
+            self.put_back(now, joined.into_iter().map(tried).collect(), hint);
             return self.put_off(now, asked, hint);
         }
         let done = outcome == Outcome::Committed;
         let counter = if done { &self.counters.committed } else { &self.counters.rolled_back };
         Counters::add(counter, 1);
         self.done.reply(asked.token, outcome, &reply);
+        for Joined { asked, reply } in joined {
+            Counters::add(&self.counters.committed, 1);
+            self.done.reply(asked.token, Outcome::Committed, &reply);
+        }
     }
 
     /// An attempt came to nothing: another one, later, unless there were too many.
@@ -375,6 +401,15 @@ impl MeerkatWorker {
         let marked = if self.shared.strict { self.answer_time } else { self.round_trip };
         let Some(at) = asked.again(now, &self.shared.options, marked, &mut self.random) else {
             return self.done.reply(asked.token, Outcome::Conflict, &[]);
+        };
+        let at = at.max(self.time_of(now, hint));
+        self.owns.lanes.put_off(Retry { at, asked, hint }, true);
+    }
+
+    /// One that was refused at home for a transaction that is about to end: nobody was asked, and it is no attempt.
+    pub(super) fn look_soon(&mut self, now: Nanos, asked: Asked, hint: Timestamp) {
+        let Some(at) = asked.soon(now, &self.shared.options, self.answer_time, &mut self.random) else {
+            return self.put_off(now, asked, hint);
         };
         let at = at.max(self.time_of(now, hint));
         self.owns.lanes.put_off(Retry { at, asked, hint }, true);

@@ -167,7 +167,7 @@ impl MeerkatWorker {
     /// This replica missed what became of the epoch that it was in: of what it coordinated it knows nothing.
     fn forget(&mut self) {
         for (_, own) in self.owns.take_all() {
-            self.done.reply(own.asked.token, Outcome::Unknown, &[]);
+            own.tokens().for_each(|token| self.done.reply(token, Outcome::Unknown, &[]));
         }
         for retry in self.owns.lanes.take_all() {
             self.done.reply(retry.asked.token, Outcome::Conflict, &[]);

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod` | what it joins, and its turn |
 //! | `coordinate` | its own transactions: execution, votes, decisions, attempts |
+//! | `together` | requests that want the same key, in one transaction |
 //! | `replicate` | its part as a replica: validation, acceptance, outcomes |
 //! | `ripen` | votes that are withheld until their time has come |
 //! | `terminate` | its part as a backup coordinator |
@@ -20,6 +21,7 @@ mod ripen;
 mod terminate;
 #[cfg(test)]
 mod tests;
+mod together;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -118,6 +120,8 @@ pub struct MeerkatWorker {
     /// Everything that committed at or below is installed here: as it was in the last turn.
     as_of: Timestamp,
     linger: Linger,
+    /// Lanes whose key somebody else has committed in this turn.
+    woken: Vec<u64>,
     /// Votes that are withheld, and since when.
     unripe: BTreeMap<Timestamp, Nanos>,
     /// The latest that the clock was seen to show, where real time is promised.
@@ -190,6 +194,7 @@ impl MeerkatWorker {
             met: Timestamp::ZERO,
             as_of: Timestamp::ZERO,
             linger: Linger::default(),
+            woken: Vec::new(),
             unripe: BTreeMap::new(),
             shown: Timestamp::ZERO,
             pace: (0, Timestamp::ZERO, 1000),
@@ -597,10 +602,11 @@ impl Worker for MeerkatWorker {
             self.as_of = self.shared.installed();
         }
         self.end_waiting(now);
+        self.wake(now);
         while self.working().is_some()
             && let Some(retry) = self.owns.lanes.take(now)
         {
-            self.attempt(now, retry.asked, retry.hint);
+            self.try_again(now, retry);
         }
         self.ripen(now);
         let beat = self.beat_if_due(now);

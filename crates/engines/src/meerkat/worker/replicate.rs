@@ -268,6 +268,9 @@ impl MeerkatWorker {
         self.records.end(now, node, ts, commit);
         // Whoever took it over here asks no more, and tells those who have not heard.
         self.terminations.over((node, ts), self.me, commit);
+        if let Some(payload) = payload.filter(|_| commit && !self.owns.all.contains_key(&ts)) {
+            self.frees(&payload);
+        }
         self.tell_client_of(node, ts, commit);
         // A name is of one epoch: who joins is told what became of transactions of the one before.
         if let Some(Seat { epoch, .. }) = self.seat {

@@ -3,6 +3,7 @@
 mod ahead;
 mod asleep;
 mod named;
+mod together;
 
 use std::collections::VecDeque;
 
@@ -74,10 +75,54 @@ impl Procedure for Get {
     }
 }
 
+/// Counts it up; its reply is the number.
+struct Count;
+
+impl Procedure for Count {
+    const NAME: &'static str = "count";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
+        let before = tx.get(TABLE, args)?.and_then(|value| value.try_into().ok());
+        let number = (before.map_or(0, u32::from_be_bytes) + 1).to_be_bytes();
+        reply.extend_from_slice(&number);
+        tx.put(TABLE, args, &number)
+    }
+}
+
+/// Counts it up, and takes that back.
+struct Waver;
+
+impl Procedure for Waver {
+    const NAME: &'static str = "waver";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
+        Count::run(tx, args, reply)?;
+        Err(Abort::Rollback)
+    }
+}
+
+/// Counts it up if its version is the one that its argument begins with; its reply is the number, or nothing.
+struct CountIf;
+
+impl Procedure for CountIf {
+    const NAME: &'static str = "count if";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], reply: &mut Vec<u8>) -> Result<(), Abort> {
+        let (version, key) = args.split_at(8);
+        if tx.version(TABLE, key)?.0.to_be_bytes() != *version {
+            return Ok(());
+        }
+        Count::run(tx, key, reply)
+    }
+}
+
 const PUT: ProcedureId = ProcedureId(0);
 const DELETE: ProcedureId = ProcedureId(1);
 const CHANGE: ProcedureId = ProcedureId(2);
 const GET: ProcedureId = ProcedureId(3);
+const COUNT: ProcedureId = ProcedureId(4);
+const WAVER: ProcedureId = ProcedureId(5);
+const COUNT_IF: ProcedureId = ProcedureId(6);
 
 /// The workers of number 0 of three nodes, in epoch 1.
 struct Trio {
@@ -87,6 +132,8 @@ struct Trio {
     /// Records that each has handed out to be written.
     written: Vec<Vec<Bytes>>,
     replies: Vec<(NodeId, Token, Outcome)>,
+    /// What each of them says.
+    answers: Vec<(Token, Vec<u8>)>,
     /// Keys that were named to the hosts as they took effect.
     named: Vec<(NodeId, Box<[u8]>)>,
 }
@@ -112,6 +159,9 @@ fn replica(options: Options, clock: Clock, strict: bool) -> Vec<MeerkatWorker> {
     registry.register::<Delete>();
     registry.register::<Modify>();
     registry.register::<Get>();
+    registry.register::<Count>();
+    registry.register::<Waver>();
+    registry.register::<CountIf>();
     let shared = Arc::new(Shared::new(options, Arc::new(clock), strict));
     let voters = (0..NODES).map(|node| (NodeId(node), life(NodeId(node)))).collect();
     let members = Members { voters, ..Members::default() };
@@ -133,7 +183,8 @@ impl Trio {
 
     fn of(workers: Vec<MeerkatWorker>) -> Trio {
         let (frames, written) = (BTreeMap::new(), vec![Vec::new(); usize::from(NODES)]);
-        let mut trio = Trio { workers, frames, written, replies: Vec::new(), named: Vec::new() };
+        let (replies, answers, named) = (Vec::new(), Vec::new(), Vec::new());
+        let mut trio = Trio { workers, frames, written, replies, answers, named };
         for node in (0..NODES).map(NodeId) {
             for other in (0..NODES).map(NodeId).filter(|other| *other != node) {
                 trio.at(node).peer_up(0, other, life(other), Levels::default());
@@ -165,6 +216,7 @@ impl Trio {
     fn turn(&mut self, node: NodeId, now: Nanos) {
         let mut out = Outbox::default();
         self.at(node).turn(now, &mut out);
+        self.answers.extend(out.replies.iter().map(|reply| (reply.token, out.content(reply).to_vec())));
         for (to, frame) in out.frames {
             self.frames.entry((node, to.node)).or_default().push_back(frame);
         }

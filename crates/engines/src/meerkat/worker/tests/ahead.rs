@@ -8,19 +8,19 @@ use super::*;
 const STEP: Nanos = MS / 10;
 
 /// Three workers whose clocks show nanoseconds, with frames that take half a millisecond, if nothing else is said.
-struct Timed {
-    trio: Trio,
+pub(super) struct Timed {
+    pub(super) trio: Trio,
     clocks: Vec<Arc<AtomicU64>>,
     under_way: Vec<(Nanos, (NodeId, NodeId), Frame)>,
     /// How long frames of each node take.
     takes: [Nanos; 3],
-    now: Nanos,
+    pub(super) now: Nanos,
     asked: u64,
 }
 
 impl Timed {
     /// `ahead`: by how much each clock is.
-    fn new(strict: bool, max_attempts: u32, ahead: [Nanos; 3]) -> Timed {
+    pub(super) fn new(strict: bool, max_attempts: u32, ahead: [Nanos; 3]) -> Timed {
         let clocks = ahead.map(|ahead| Arc::new(AtomicU64::new(ahead))).to_vec();
         let worker = |node: u8| {
             let options = Options { max_attempts, ..options(NodeId(node), 1, Durability::Memory) };
@@ -33,7 +33,7 @@ impl Timed {
         timed
     }
 
-    fn step(&mut self) {
+    pub(super) fn step(&mut self) {
         self.now += STEP;
         for clock in &self.clocks {
             clock.fetch_add(STEP, Ordering::Relaxed);
@@ -57,7 +57,7 @@ impl Timed {
         }
     }
 
-    fn ask(&mut self, node: NodeId, procedure: ProcedureId, key: &[u8]) -> Token {
+    pub(super) fn ask(&mut self, node: NodeId, procedure: ProcedureId, key: &[u8]) -> Token {
         self.asked += 1;
         let (token, now) = (Token(self.asked), self.now);
         self.trio.at(node).submit(now, Request::new(token, procedure, key)).expect("it serves");
@@ -80,7 +80,9 @@ impl Timed {
         let now = self.now;
         let worker = self.trio.at(node);
         let ticks = worker.shared.layout.ticks(by);
-        worker.lead.late(now, 0, ticks, u64::MAX);
+        for _ in 0..100 {
+            worker.lead.late(now, 0, ticks, u64::MAX);
+        }
     }
 }
 
