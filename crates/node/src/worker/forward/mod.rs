@@ -197,6 +197,9 @@ impl Forwarding {
     /// Submits what other nodes ask.
     pub fn serve(&mut self, now: Nanos, engine: &mut dyn Worker, gate: Gate, ending: Option<Refusal>) {
         self.guests.tell_time(unix_ms());
+        if ending.is_some() {
+            self.upstream.refuse_paused();
+        }
         if gate == Gate::Open {
             self.upstream.run_again(now, engine, |ask, args| self.guests.prepare(ask, args));
         }

@@ -64,11 +64,16 @@ over_both! {
     who_asks_for_much_gets_it_in_order_once_there_is_room,
     short_replies_beyond_the_limit_are_bounded,
     what_is_answered_here_and_may_be_long_waits_for_room,
+    patterns_of_many_clients_leave_a_turn_its_bound,
+    whoever_lost_a_right_between_two_turns_is_refused,
+    what_a_pause_holds_of_another_nodes_keeps_its_client_alone,
 }
 
 use busy::{
-    beside_an_engine_without_room_a_turn_has_its_bound,
+    beside_an_engine_without_room_a_turn_has_its_bound, patterns_of_many_clients_leave_a_turn_its_bound,
+    what_a_pause_holds_of_another_nodes_keeps_its_client_alone,
     who_asks_nothing_of_an_engine_without_room_is_answered,
+    whoever_lost_a_right_between_two_turns_is_refused,
 };
 use crowded::{
     short_replies_beyond_the_limit_are_bounded, what_is_answered_here_and_may_be_long_waits_for_room,
