@@ -47,9 +47,10 @@ fn no_pattern_keeps_a_worker() {
         assert_eq!(quick(&mut client, words), "-ERR a pattern of such names has 1024 bytes at most\r\n");
     }
     let classes = [&b"*["[..], &b"A".repeat(1_000)].concat();
-    for words in
-        [&[&b"COMMAND"[..], b"LIST", b"FILTERBY", b"PATTERN", &classes][..], &[b"CONFIG", b"GET", &classes]]
-    {
+    for words in [
+        &[&b"COMMAND"[..], b"LIST", b"FILTERBY", b"PATTERN", &classes][..],
+        &[b"CONFIG", b"GET", &classes, &classes, &classes, &classes],
+    ] {
         assert!(quick(&mut client, words).starts_with("-ERR the pattern is too complex"));
     }
     assert!(quick(&mut client, &[b"CONFIG", b"GET", b"MAXMEMORY", b"time*"]).contains("maxmemory"));

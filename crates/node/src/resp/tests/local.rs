@@ -123,21 +123,25 @@ fn shown(words: &Words) -> String {
 #[test]
 fn no_command_that_is_answered_here_takes_long_alone() {
     let node = Node::new();
-    let all = [with_any_words(60_000, 300_000), with_words_of_theirs(300_000, 8_000_000)].concat();
+    let all = [with_any_words(20_000, 100_000), with_words_of_theirs(300_000, 8_000_000)].concat();
     assert!(all.len() > 600, "{}", all.len());
     for words in &all {
         let Cost { patterns, steps, .. } = cost(&mut node.client(), 1, &bytes(words));
         assert!(patterns <= MOST_OF_PATTERNS || words[0] == b"DEBUG", "{}: {patterns}", shown(words));
         assert!(patterns <= MOST_STEPS, "{}: {patterns}", shown(words));
         assert!(steps <= MOST_OF_ONE || words[0] == b"ECHO", "{}: {steps}", shown(words));
-        assert!(steps >= patterns as i64, "{}: {steps} are counted of {patterns}", shown(words));
+        assert!(
+            patterns == 0 || steps >= patterns as i64,
+            "{}: {steps} are counted of {patterns}",
+            shown(words)
+        );
     }
 }
 
 #[test]
 fn no_block_of_them_takes_long() {
     let node = Node::new();
-    let ours = with_any_words(2_000, 30_000).into_iter().map(|words| (words, 300_000));
+    let ours = with_any_words(2_000, 30_000).into_iter().map(|words| (words, 60_000));
     let theirs = with_words_of_theirs(2_000, 30_000).into_iter().map(|words| (words, 9_000_000));
     let mut refused = 0;
     for (words, most_bytes) in ours.chain(theirs) {

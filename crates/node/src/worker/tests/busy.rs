@@ -144,6 +144,8 @@ pub fn whoever_lost_a_right_between_two_turns_is_refused(io: Io) {
 pub fn what_a_pause_holds_of_another_nodes_keeps_its_client_alone(io: Io) {
     let mut bench = Bench::new(io, RULES);
     let (client, other) = (bench.connect(), bench.connect());
+    // What is forwarded is let through by who knows its users.
+    bench.clients.door().access.install(&News { whole: true, ..News::default() });
     bench.upstream = Upstream::new(true, 1 << 20);
     bench.upstream.ready(NodeId(1));
     bench.engine.elsewhere = Some(NodeId(1));

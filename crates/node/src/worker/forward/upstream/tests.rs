@@ -372,7 +372,9 @@ fn what_a_pause_holds_holds_its_client_alone_and_is_not_late() {
 fn what_a_pause_holds_goes_to_the_next_leader_or_is_refused_by_a_node_that_ends() {
     let held = || {
         let mut upstream = asking();
-        (0..2).for_each(|seq| _ = upstream.ask(0, &request(b"x", false), 4, (4, seq)));
+        for seq in 0..2 {
+            assert_eq!(upstream.ask(0, &request(b"x", false), 4, (4, seq)), Forwarded::Sent);
+        }
         upstream.look(1, Ok(()));
         (0..2).for_each(|number| assert_eq!(upstream.refused(NodeId(1), number, ELSE), None));
         upstream.look(2, Ok(()));
