@@ -157,6 +157,65 @@ def patterns_and_names(at):
     return f"others waited {max(said):.2f} s at most"
 
 
+LISTED = ("COMMAND", "LIST", "FILTERBY", "PATTERN")
+
+
+def answered_by_the_node(at):
+    """What no engine bounds: commands that a node answers by itself, alone with a million names, in blocks of 9 MB, and in pipelines of twenty connections. Each
+    held a worker for seconds, and the lead was lost."""
+    said = []
+    leader = at.resp(at.leader())
+    with Wire(leader, timeout=300) as wire:
+        for words in (
+            ("CONFIG", "GET") + ("*a*b*c*d",) * 1_000_000,
+            ("CONFIG", "GET") + ("*a*b*c*d",) * 2_048,
+            ("LATENCY", "HISTOGRAM") + ("set", "get", "incr") * 340_000,
+            ("LATENCY", "RESET") + ("x",) * 1_000_000,
+            ("CLIENT", "LIST", "ID") + ("1",) * 1_000_000,
+            ("CLIENT", "KILL") + ("ADDR", "1.2.3.4:5") * 400_000,
+            ("INFO",) + ("everything",) * 500_000,
+            ("COMMAND", "GETKEYSANDFLAGS", "MSET") + ("a", "b") * 500_000,
+            ("COMMAND", "GETKEYS") + ("HW.ONCE", "1", "1") * 340_000,
+            LISTED + ("*" * 16_000_000 + "zz",),
+        ):
+            with Beside(at) as beside:
+                assert isinstance(wire.ask(*words), Refused), words[:3]
+            said.append(beside.slowest)
+        for words in (
+            LISTED + ("*" * 30_000 + "zz",),
+            LISTED + ("*" * 1_000 + "zz",),
+            LISTED + ("*[" + "A" * 1_000,),
+            ("CONFIG", "GET") + ("*a*b*c*d",) * 400,
+            ("INFO", "everything"),
+            ("COMMAND", "DOCS"),
+            ("PING",),
+        ):
+            once = command(*words)
+            count = min(9_000_000 // len(once), 3_000)
+            with Beside(at) as beside:
+                wire.send(command("MULTI") + once * count + command("EXEC"))
+                replies = [wire.read() for _ in range(count + 2)]
+            said.append(beside.slowest)
+            if isinstance(replies[-1], Refused):
+                refused(replies[-1], "^EXECABORT .* takes too long what its node answers by itself")
+            else:
+                assert len(replies[-1]) == count, words[:3]
+        assert wire.done("PING") == b"PONG"
+    wires = [Wire(leader, timeout=300) for _ in range(20)]
+    for words in (LISTED + ("*" * 1_000 + "zz",), LISTED + ("*[" + "A" * 1_000,), ("INFO", "everything")):
+        with Beside(at) as beside:
+            for wire in wires:
+                wire.send(command(*words) * 60)
+            for wire in wires:
+                for _ in range(60):
+                    wire.read()
+        said.append(beside.slowest)
+    for wire in wires:
+        wire.close()
+    assert max(said) < 10, said
+    return f"others waited {max(said):.2f} s at most"
+
+
 RUN = '(func (export "procedure:run"))'
 
 

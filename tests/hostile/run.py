@@ -46,7 +46,7 @@ ATTACKS = [
     ("memory", "", [door.states, door.one_number, door.cursors, door.listening, door.ended_while_paused]),
     ("sync", "", [floods.full_disk]),
     # What is long by nature must not cost the lead, with timeouts that are near the default ones.
-    ("memory", "[timeouts]\nelection_timeout_ms = 240\n", [code_attacks.scripts_that_take_their_time, code_attacks.scripts_in_a_row, long.sets, long.blocks_and_pipelines, long.patterns_and_names, long.modules, long.modules_after_a_kill]),
+    ("memory", "[timeouts]\nelection_timeout_ms = 240\n", [code_attacks.scripts_that_take_their_time, code_attacks.scripts_in_a_row, long.sets, long.blocks_and_pipelines, long.patterns_and_names, long.answered_by_the_node, long.modules, long.modules_after_a_kill]),
     (
         "sync",
         "",

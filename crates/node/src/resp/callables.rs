@@ -7,8 +7,9 @@
 use highwater_core::signature::{Fields, Misfit, Signature, Value};
 use highwater_core::{Outcome, ProcedureId};
 
+use super::effort::Effort;
 use super::errors::{CallError, CommandError};
-use super::glob::Pattern;
+use super::glob::check_pattern_of_names;
 use super::reply::{Protocol, Reply};
 
 /// A procedure that clients may call.
@@ -70,14 +71,19 @@ impl Callables {
     /// `HW.PROCEDURES [pattern]`: of each its name, its version, whether it only reads, and its signature.
     ///
     /// # Errors
-    /// A pattern that takes too many steps.
-    pub fn list(&self, pattern: Option<&[u8]>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
-        let pattern = pattern.map(Pattern::new);
+    /// A pattern that is too long, or takes too many steps.
+    pub fn list(
+        &self,
+        pattern: Option<&[u8]>,
+        effort: &Effort,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CommandError> {
+        pattern.map_or(Ok(()), check_pattern_of_names)?;
         let wanted = |callable: &&Callable| {
-            pattern.as_ref().is_none_or(|pattern| pattern.matches(callable.name.as_bytes()))
+            pattern.is_none_or(|pattern| effort.fits(pattern, callable.name.as_bytes()))
         };
         let listed: Vec<_> = self.0.iter().filter(wanted).collect();
-        pattern.as_ref().map_or(Ok(()), Pattern::check)?;
+        effort.check_patterns()?;
         reply.array(listed.len());
         for Callable { name, version, signature, .. } in listed {
             reply.map(5);

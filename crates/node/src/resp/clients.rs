@@ -210,6 +210,11 @@ impl Clients {
         self.lock().values().cloned().collect()
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
     /// How many wait for data, or for the end of a pause.
     pub fn waiting(&self) -> usize {
         let waits =

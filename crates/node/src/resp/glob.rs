@@ -4,26 +4,62 @@ use std::cell::Cell;
 
 use super::errors::CommandError;
 
-/// Steps of a pattern in one transaction: some tenths of a second. One match may take as many as the pattern is long, times the text.
+/// Steps of the patterns of one command on data: some tenths of a second. One match may take as many as the pattern is long, times the text.
 const MOST_STEPS: u64 = 100_000_000;
+/// The same where names are looked through that the node itself has, of commands, settings and libraries: there are some hundreds, and they are short.
+const MOST_STEPS_OF_NAMES: u64 = 2_000_000;
+/// The longest pattern of such names, in bytes.
+const MOST_BYTES_OF_NAMES: usize = 1 << 10;
 const TOO_COMPLEX: CommandError =
     CommandError::Text("ERR the pattern is too complex for names that are so long");
 
-/// Steps that patterns may take together: for one request, or one event.
+/// Checks a pattern of names that the node itself has.
+///
+/// # Errors
+/// It is longer than it can be of use.
+pub fn check_pattern_of_names(pattern: &[u8]) -> Result<(), CommandError> {
+    const TOO_LONG: CommandError = CommandError::Text("ERR a pattern of such names has 1024 bytes at most");
+    if pattern.len() > MOST_BYTES_OF_NAMES { Err(TOO_LONG) } else { Ok(()) }
+}
+
+/// Steps that patterns may take together: for one command, or one event.
 pub struct Steps(Cell<u64>);
+
+#[cfg(test)]
+thread_local! {
+    /// Steps that this thread has taken.
+    pub static TAKEN: Cell<u64> = const { Cell::new(0) };
+}
 
 impl Default for Steps {
     fn default() -> Steps {
-        Steps(Cell::new(MOST_STEPS))
+        Steps::of(MOST_STEPS)
     }
 }
 
 impl Steps {
+    /// So many.
+    pub fn of(most: u64) -> Steps {
+        Steps(Cell::new(most))
+    }
+
+    /// For patterns of names that the node itself has.
+    pub fn of_names() -> Steps {
+        Steps::of(MOST_STEPS_OF_NAMES)
+    }
+
+    /// How many are left.
+    pub fn left(&self) -> u64 {
+        self.0.get()
+    }
+
     /// Whether all of `text` fits the pattern, byte for byte; nothing does once the steps are used up: ask whether they are. As in Redis, a
     /// pattern that is torn off in a class ends there.
     pub fn fit(&self, pattern: &[u8], text: &[u8]) -> bool {
         let mut left = self.0.get();
         let fits = matches_within(pattern, text, &mut left);
+        #[cfg(test)]
+        TAKEN.set(TAKEN.get() + self.0.get() - left);
         self.0.set(left);
         fits
     }
@@ -47,6 +83,15 @@ impl<'a> Pattern<'a> {
     /// One with all its steps.
     pub fn new(pattern: &'a [u8]) -> Pattern<'a> {
         Pattern { pattern, steps: Steps::default() }
+    }
+
+    /// One of names that the node itself has.
+    ///
+    /// # Errors
+    /// It is longer than it can be of use.
+    pub fn of_names(pattern: &'a [u8]) -> Result<Pattern<'a>, CommandError> {
+        check_pattern_of_names(pattern)?;
+        Ok(Pattern { pattern, steps: Steps::of_names() })
     }
 
     /// Whether a text fits; none does once the steps are used up.

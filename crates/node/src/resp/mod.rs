@@ -69,6 +69,7 @@ pub mod commands;
 pub mod connection;
 pub mod describe;
 pub mod double;
+pub mod effort;
 pub mod encodings;
 pub mod errors;
 pub mod exec;

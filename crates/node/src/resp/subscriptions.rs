@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::effort::few;
 use super::errors::CommandError;
 use super::glob::Steps;
 use super::reply::{Protocol, Reply};
@@ -76,7 +77,11 @@ impl Subscriptions {
     }
 
     /// `UNSUBSCRIBE [name ..]`, `PUNSUBSCRIBE [pattern ..]`: an answer for each; without names for all, or one for none.
-    pub fn remove(&mut self, kind: Kind, names: Args<'_>, reply: &mut Reply<'_>) {
+    ///
+    /// # Errors
+    /// Too many names.
+    pub fn remove(&mut self, kind: Kind, names: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+        few(names)?;
         const WORDS: [&[u8]; 2] = [b"unsubscribe", b"punsubscribe"];
         let names: Vec<Vec<u8>> = match names.len() {
             0 => self.of(kind).iter().cloned().collect(),
@@ -89,6 +94,7 @@ impl Subscriptions {
         if names.is_empty() {
             self.answer(kind, WORDS, None, reply);
         }
+        Ok(())
     }
 
     fn answer(&self, kind: Kind, words: [&[u8]; 2], name: Option<&[u8]>, reply: &mut Reply<'_>) {

@@ -283,10 +283,9 @@ impl Client {
         self.expects = reply.max(self.expects - self.expects / 8).max(LEAST_EXPECTED);
     }
 
-    /// Answers everything that it asks of the data with this refusal, which is not [`Refusal::Busy`].
-    pub fn refuse(&mut self, refusal: Refusal) {
+    /// Answers what it asks of the data with this refusal, which is not [`Refusal::Busy`], while the allowance lasts; what is left of it.
+    pub fn refuse(&mut self, refusal: Refusal, mut allowance: Allowance) -> Allowance {
         self.blocked = false;
-        let mut allowance = Allowance::WHOLE;
         while !self.gone
             && let Some(request) = self.connection.next(&mut allowance)
         {
@@ -294,6 +293,7 @@ impl Client {
             self.connection.refused(seq, refusal);
             self.referred = true;
         }
+        allowance
     }
 
     /// Queues all its output, if it stands on the ring and that is little: whether it did. `who`: its slot and id.

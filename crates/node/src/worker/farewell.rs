@@ -6,7 +6,9 @@ use highwater_engines::{Nanos, Refusal};
 
 use super::clients::{Clients, mark};
 use super::rationing::recount;
+use super::serving::{SHARE, WORK_PER_TURN};
 use crate::poll::Poller;
+use crate::resp::Allowance;
 
 /// Who has sent nothing for as long when the node begins to end is not waited for: it may as well go on to send nothing.
 const OF_LATE: Nanos = 1_000_000_000;
@@ -21,11 +23,25 @@ impl Clients {
             self.closed_at = Some(now);
             self.end_pauses();
         }
-        let later = std::mem::take(&mut self.later);
-        for at in std::mem::take(&mut self.ready).into_iter().chain(later) {
+        // A turn has its bound as ever: until another one leads, this node has to say that it does.
+        self.blocked = false;
+        let (later, mut work) = (std::mem::take(&mut self.later), WORK_PER_TURN);
+        let asking: Vec<usize> = std::mem::take(&mut self.ready).into_iter().chain(later).collect();
+        for at in &asking {
+            if let Some(client) = &mut self.slots[*at].client {
+                (client.ready, client.later) = (false, false);
+            }
+        }
+        for at in asking {
             let Some(client) = &mut self.slots[at].client else { continue };
-            (client.ready, client.later) = (false, false);
-            client.refuse(refusal);
+            if work <= 0 {
+                if !std::mem::replace(&mut client.ready, true) {
+                    self.ready.push_back(at);
+                }
+                continue;
+            }
+            let left = client.refuse(refusal, Allowance { work: SHARE, ..Allowance::WHOLE });
+            work -= SHARE - left.work;
             recount(client, &mut self.crowd);
             mark(&mut client.dirty, &mut self.dirty, at);
         }
@@ -65,7 +81,7 @@ impl Clients {
         for client in self.slots.iter_mut().filter_map(|slot| slot.client.as_mut()) {
             if self.closed_at.is_some() {
                 client.read(&mut self.buffer, now);
-                client.refuse(refusal);
+                client.refuse(refusal, Allowance { work: SHARE, ..Allowance::WHOLE });
             }
             client.write(now);
         }

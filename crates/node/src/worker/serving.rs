@@ -12,11 +12,11 @@ use crate::clock::Ticks;
 use crate::resp::Allowance;
 
 /// Work of one client in one round: about a hundred small commands. Beyond it the others have their turn.
-const SHARE: i64 = 128 << 10;
+pub(super) const SHARE: i64 = 128 << 10;
 /// An engine that took nothing for so long may take nothing for long: who asks for nothing of it is looked for.
 const BESIDE_AFTER: Nanos = 2_000_000;
 /// Work of all clients in one turn, about: then the engine has its turn, and the sockets are looked at.
-const WORK_PER_TURN: i64 = 2 << 20;
+pub(super) const WORK_PER_TURN: i64 = 2 << 20;
 
 impl Clients {
     /// Submits requests of the clients that are ready, by turns, until the engine has no room or the turn's work is
@@ -103,11 +103,16 @@ impl Clients {
             return;
         }
         for at in std::mem::take(&mut self.later) {
-            if let Some(client) = &mut self.slots[at].client
-                && std::mem::take(&mut client.later)
-            {
-                self.go_on_or_wait(at);
+            let Some(client) = &mut self.slots[at].client else { continue };
+            if !client.later {
+                continue;
             }
+            if upstream.holds(at) {
+                self.later.push(at);
+                continue;
+            }
+            client.later = false;
+            self.go_on_or_wait(at);
         }
     }
 
@@ -177,6 +182,10 @@ impl Clients {
             return (0, Room::Enough);
         };
         client.ready = false;
+        if upstream.holds(at) {
+            mark(&mut client.later, &mut self.later, at);
+            return (0, Room::Later);
+        }
         let share = SHARE - client.debt;
         let max_held = self.crowd.pressure().max_held(client.proven);
         let allowance = Allowance { work: share, max_held };

@@ -9,22 +9,31 @@ use crate::resp::acl::selector::Selector;
 use crate::resp::acl::{Denied, User, absent, ids, may};
 use crate::resp::client_state::ClientState;
 use crate::resp::command::Opcode;
+use crate::resp::effort::{Effort, LOOK, few};
 use crate::resp::errors::CommandError;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
+
+/// Steps of one user more, to be named.
+const USER: u64 = 32;
+/// Steps of a word that may be a key, and is held against a user's patterns.
+const WORD_OF_DRYRUN: u64 = 200;
 
 /// `ACL subcommand ..`
 pub fn acl(
     mut args: Args<'_>,
     client: &ClientState,
     door: &Door,
+    effort: &Effort,
     reply: &mut Reply<'_>,
 ) -> Result<(), CommandError> {
+    effort.spend(4 * LOOK);
     match args.promised()?.to_ascii_lowercase().as_slice() {
         b"whoami" => reply.bulk(client.caller.user().name()),
         b"cat" => cat(args, reply)?,
         b"list" => {
             let users = door.access.users();
+            effort.spend(LOOK * users.len() as u64);
             reply.array(users.len());
             users
                 .iter()
@@ -32,6 +41,7 @@ pub fn acl(
         }
         b"users" => {
             let users = door.access.users();
+            effort.spend(USER * users.len() as u64);
             reply.array(users.len());
             users.iter().for_each(|user| reply.bulk(user.name()));
         }
@@ -40,7 +50,11 @@ pub fn acl(
             None => reply.null(),
         },
         b"genpass" => genpass(args, door, reply)?,
-        b"dryrun" => dry_run(args, door, reply)?,
+        b"dryrun" => {
+            few(args)?;
+            effort.spend(WORD_OF_DRYRUN * args.len() as u64);
+            dry_run(args, door, reply)?;
+        }
         b"log" => log(args, client, door, reply)?,
         b"save" => return Err(CommandError::Text(SAVED)),
         b"load" => return Err(CommandError::Text(LOADED)),

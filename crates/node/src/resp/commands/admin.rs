@@ -5,8 +5,8 @@
 use super::help;
 use super::words::integer;
 use crate::resp::client_state::ClientState;
+use crate::resp::effort::{COUNTS, Effort, LOOK, few};
 use crate::resp::errors::CommandError;
-use crate::resp::glob::Steps;
 use crate::resp::number::parse_integer;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
@@ -14,15 +14,20 @@ use crate::resp::topology::apart;
 use crate::resp::{Door, settings};
 
 /// `CONFIG GET pattern .. | SET name value .. | RESETSTAT`
-pub fn config(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+pub fn config(
+    mut args: Args<'_>,
+    door: &Door,
+    effort: &Effort,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
     let subcommand = args.promised()?;
     match subcommand.to_ascii_lowercase().as_slice() {
         b"get" => {
-            let (patterns, steps) = (args.map(<[u8]>::to_ascii_lowercase), Steps::default());
-            let patterns: Vec<_> = patterns.collect();
-            let fits = |name: &str| patterns.iter().any(|pattern| steps.fit(pattern, name.as_bytes()));
+            few(args)?;
+            let patterns: Vec<_> = args.map(|word| effort.pattern(word)).collect::<Result<_, _>>()?;
+            let fits = |name: &str| patterns.iter().any(|pattern| effort.fits(pattern, name.as_bytes()));
             let found: Vec<_> = settings::find(door, fits).collect();
-            steps.check()?;
+            effort.check_patterns()?;
             reply.map(found.len());
             for (name, value) in found {
                 reply.bulk(name.as_bytes());
@@ -30,10 +35,12 @@ pub fn config(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<
             }
         }
         b"set" => {
+            few(args)?;
             settings::set(args, door)?;
             reply.ok();
         }
         b"resetstat" => {
+            effort.spend(COUNTS);
             door.clients.reset_counts(door.operations.commands());
             reply.ok();
         }
@@ -74,7 +81,8 @@ pub fn write_time(unix_ms: u64, reply: &mut Reply<'_>) {
 }
 
 /// `ROLE`: a node that leads is a master, any other the replica of whom clients should ask.
-pub fn role(door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+pub fn role(door: &Door, effort: &Effort, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    effort.spend(LOOK);
     let now = (door.describe)();
     if now.service.leads() {
         reply.array(3);

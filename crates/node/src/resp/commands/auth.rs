@@ -5,6 +5,7 @@ use crate::resp::Door;
 use crate::resp::acl::log::{Context, Entry, Reason};
 use crate::resp::acl::{Caller, Denied};
 use crate::resp::client_state::ClientState;
+use crate::resp::effort::{Effort, LOOK};
 use crate::resp::errors::CommandError;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
@@ -14,6 +15,7 @@ pub fn auth(
     mut args: Args<'_>,
     client: &mut ClientState,
     door: &Door,
+    effort: &Effort,
     reply: &mut Reply<'_>,
 ) -> Result<(), CommandError> {
     let (name, password) = match (args.next(), args.next(), args.next()) {
@@ -26,7 +28,7 @@ pub fn auth(
         (Some(name), Some(password), None) => (name, password),
         _ => return Err(CommandError::Syntax),
     };
-    let_in(name, password, "AUTH", client, door)?;
+    let_in(name, password, "AUTH", client, door, effort)?;
     reply.ok();
     Ok(())
 }
@@ -38,7 +40,10 @@ pub fn let_in(
     by: &str,
     client: &mut ClientState,
     door: &Door,
+    effort: &Effort,
 ) -> Result<(), CommandError> {
+    // Its digest is taken; and what is wrong is noted.
+    effort.spend(LOOK + password.len() as u64);
     if client.caller.authenticate(&door.access, name, password) {
         client.tell_words();
         return Ok(());

@@ -1,5 +1,6 @@
 //! `CLIENT`: what clients say of themselves, hear of each other, and do to each other.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
@@ -8,10 +9,14 @@ use super::words::is;
 use crate::resp::Door;
 use crate::resp::client_state::{ClientState, Replies};
 use crate::resp::clients::{Card, Order};
+use crate::resp::effort::{Effort, LOOK, few};
 use crate::resp::errors::CommandError;
 use crate::resp::number::parse_integer;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
+
+/// Steps of a look at one client, what it has said of itself.
+const CARD: u64 = 64;
 
 /// `CLIENT ID | INFO | LIST | KILL | PAUSE | UNPAUSE | REPLY | UNBLOCK | GETREDIR | TRACKING | TRACKINGINFO | CACHING | NO-EVICT | NO-TOUCH |
 /// GETNAME | SETNAME | SETINFO`
@@ -19,6 +24,7 @@ pub fn client(
     mut args: Args<'_>,
     client: &mut ClientState,
     door: &Door,
+    effort: &Effort,
     reply: &mut Reply<'_>,
 ) -> Result<(), CommandError> {
     match args.promised()?.to_ascii_lowercase().as_slice() {
@@ -37,6 +43,7 @@ pub fn client(
         b"list" => {
             let chosen = listed(args)?;
             let cards = door.clients.all();
+            effort.spend(CARD * cards.len() as u64);
             let lines: String = cards
                 .iter()
                 .filter(|card| chosen.fits(card))
@@ -44,7 +51,10 @@ pub fn client(
                 .collect();
             reply.verbatim(&lines);
         }
-        b"kill" => kill(args, client, door, reply)?,
+        b"kill" => {
+            effort.spend(CARD * door.clients.count() as u64);
+            kill(args, client, door, effort, reply)?;
+        }
         b"pause" => {
             let ms = parse_integer(args.promised()?);
             let ms = ms.ok_or(CommandError::Text("ERR timeout is not an integer or out of range"))?;
@@ -55,10 +65,12 @@ pub fn client(
                 Some(word) if is(word, "write") => false,
                 Some(_) => return Err(CommandError::Text("ERR CLIENT PAUSE mode must be WRITE or ALL")),
             };
+            effort.spend(4 * LOOK);
             door.clients.pause(client.unix_ms.saturating_add(ms), reads, client.unix_ms);
             reply.ok();
         }
         b"unpause" => {
+            effort.spend(4 * LOOK);
             door.clients.unpause();
             reply.ok();
         }
@@ -75,7 +87,10 @@ pub fn client(
             }
             _ => return Err(CommandError::Syntax),
         },
-        b"unblock" => unblock(args, door, reply)?,
+        b"unblock" => {
+            effort.spend(LOOK);
+            unblock(args, door, reply)?;
+        }
         b"getredir" => reply.integer(-1),
         b"trackinginfo" => {
             reply.map(3);
@@ -169,7 +184,7 @@ fn line(card: &Card, now_ms: u64, command: &str) -> String {
 /// Whom `LIST` and `KILL` mean.
 #[derive(Debug, Default)]
 struct Chosen {
-    ids: Option<Vec<u64>>,
+    ids: Option<BTreeSet<u64>>,
     /// Of another type than anybody here.
     nobody: bool,
     /// Those that have subscribed to something, or those that have not.
@@ -213,7 +228,9 @@ fn listed(mut args: Args<'_>) -> Result<Chosen, CommandError> {
         None => {}
         Some(word) if is(word, "type") && args.len() == 1 => chosen.kind(args.promised()?)?,
         Some(word) if is(word, "id") && args.len() > 0 => {
-            let ids = args.map(|word| id(word, "ERR Invalid client ID")).collect::<Result<_, _>>()?;
+            few(args)?;
+            let ids =
+                args.map(|word| id(word, "ERR Invalid client ID")).collect::<Result<BTreeSet<_>, _>>()?;
             chosen.ids = Some(ids);
         }
         Some(_) => return Err(CommandError::Syntax),
@@ -226,8 +243,10 @@ fn kill(
     mut args: Args<'_>,
     client: &mut ClientState,
     door: &Door,
+    effort: &Effort,
     reply: &mut Reply<'_>,
 ) -> Result<(), CommandError> {
+    few(args)?;
     let (mut chosen, mut skips_own) = (Chosen::default(), true);
     let old = args.len() == 1;
     let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
@@ -237,7 +256,9 @@ fn kill(
     while let Some(filter) = args.next() {
         let value = args.next().ok_or(CommandError::Syntax)?;
         match filter.to_ascii_lowercase().as_slice() {
-            b"id" => chosen.ids = Some(vec![id(value, "ERR client-id should be greater than 0")?]),
+            b"id" => {
+                chosen.ids = Some(BTreeSet::from([id(value, "ERR client-id should be greater than 0")?]));
+            }
             b"type" => chosen.kind(value)?,
             b"addr" => chosen.address = Some(text(value)),
             b"laddr" => chosen.local = Some(text(value)),
@@ -255,6 +276,7 @@ fn kill(
     let meant: Vec<u64> =
         door.clients.all().iter().filter(|card| chosen.fits(card)).map(|card| card.id).collect();
     let others = meant.iter().filter(|id| **id != client.id);
+    effort.spend(LOOK * others.clone().count() as u64);
     others.clone().for_each(|id| door.clients.order(*id, Order::Kill));
     let own = !skips_own && meant.contains(&client.id);
     client.ends |= own;

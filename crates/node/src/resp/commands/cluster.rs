@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::help;
 use super::words::{integer, is};
+use crate::resp::effort::{Effort, LOOK};
 use crate::resp::errors::CommandError;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
@@ -12,12 +13,20 @@ use crate::resp::topology::{Member, Shape};
 use crate::resp::{Door, slots};
 
 /// `CLUSTER SLOTS | SHARDS | NODES | INFO | KEYSLOT key | MYID | MYSHARDID | REPLICAS id | LINKS | COUNT-FAILURE-REPORTS id`
-pub fn cluster(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+pub fn cluster(
+    mut args: Args<'_>,
+    door: &Door,
+    effort: &Effort,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
     let subcommand = args.promised()?.to_ascii_lowercase();
     if &subcommand[..] == b"keyslot" {
-        reply.integer(i64::from(slot(args.promised()?)));
+        let key = args.promised()?;
+        effort.spend(key.len() as u64);
+        reply.integer(i64::from(slot(key)));
         return Ok(());
     }
+    effort.spend(2 * LOOK);
     let shape = Shape::of(door);
     match &subcommand[..] {
         b"slots" => tell_slots(&shape, reply),

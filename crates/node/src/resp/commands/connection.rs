@@ -12,44 +12,53 @@ use super::{
 use crate::resp::Door;
 use crate::resp::client_state::ClientState;
 use crate::resp::command::Local;
+use crate::resp::effort::Effort;
 use crate::resp::errors::CommandError;
 use crate::resp::number::parse_integer;
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::request::Args;
 
-/// Answers a command that touches no data. Its row has been checked.
-pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door, out: &mut Vec<u8>) {
-    let start = out.len();
+/// Answers a command that touches no data. Its row has been checked. What that costs is counted.
+pub fn run(
+    command: Local,
+    args: Args<'_>,
+    client: &mut ClientState,
+    door: &Door,
+    effort: &mut Effort,
+    out: &mut Vec<u8>,
+) {
+    let (start, words) = (out.len(), effort.begin(args));
+    let effort = &*effort;
     let mut reply = Reply::new(out, client.protocol);
     let result = match command {
         Local::Ping => ping(args, client, &mut reply),
         Local::Echo => echo(args, &mut reply),
-        Local::Hello => hello(args, client, door, &mut reply),
+        Local::Hello => hello(args, client, door, effort, &mut reply),
         Local::Select => select(args, &mut reply),
-        Local::Auth => auth::auth(args, client, door, &mut reply),
-        Local::Client => client::client(args, client, door, &mut reply),
-        Local::Command => server::command(args, &mut reply),
-        Local::Info => info::info(args, door, &mut reply),
-        Local::Config => admin::config(args, door, &mut reply),
+        Local::Auth => auth::auth(args, client, door, effort, &mut reply),
+        Local::Client => client::client(args, client, door, effort, &mut reply),
+        Local::Command => server::command(args, effort, &mut reply),
+        Local::Info => info::info(args, door, effort, &mut reply),
+        Local::Config => admin::config(args, door, effort, &mut reply),
         Local::Time => admin::time(client, &mut reply),
-        Local::Role => admin::role(door, &mut reply),
-        Local::Cluster => cluster::cluster(args, door, &mut reply),
-        Local::Sentinel => sentinel::sentinel(args, door, &mut reply),
+        Local::Role => admin::role(door, effort, &mut reply),
+        Local::Cluster => cluster::cluster(args, door, effort, &mut reply),
+        Local::Sentinel => sentinel::sentinel(args, door, effort, &mut reply),
         Local::Save | Local::Shutdown | Local::Replicaof | Local::Swapdb | Local::Monitor => {
             Err(elsewhere::refuse(command))
         }
-        Local::Debug => debug::debug(args, door, &mut reply),
-        Local::MemoryOf => memory::memory(args, door, &mut reply),
+        Local::Debug => debug::debug(args, door, effort, &mut reply),
+        Local::MemoryOf => memory::memory(args, door, effort, &mut reply),
         Local::Lolwut => elsewhere::lolwut(args, &mut reply),
         Local::Wait => admin::wait(args, door, &mut reply),
-        Local::Slowlog => slow::slowlog(args, door, &mut reply),
-        Local::Latency => slow::latency(args, door, &mut reply),
-        Local::HotKeys => slow::hot_keys(args, door, &mut reply),
+        Local::Slowlog => slow::slowlog(args, door, effort, &mut reply),
+        Local::Latency => slow::latency(args, door, effort, &mut reply),
+        Local::HotKeys => slow::hot_keys(args, door, effort, &mut reply),
         Local::Readonly => reads_snapshots(client, true, &mut reply),
         Local::Readwrite => reads_snapshots(client, false, &mut reply),
-        Local::Procedures => procedures(args, door, &mut reply),
+        Local::Procedures => procedures(args, door, effort, &mut reply),
         Local::Freshness => freshness(args, client, &mut reply),
-        Local::Acl => acl::acl(args, client, door, &mut reply),
+        Local::Acl => acl::acl(args, client, door, effort, &mut reply),
         Local::Lastsave => {
             reply.integer(door.operations.figures().saved_unix_s as i64);
             Ok(())
@@ -59,15 +68,21 @@ pub fn run(command: Local, args: Args<'_>, client: &mut ClientState, door: &Door
         reply.out.truncate(start);
         reply.error(error);
     }
+    effort.told(out.len() - start, words);
 }
 
 /// `HW.PROCEDURES [pattern]`
-fn procedures(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+fn procedures(
+    mut args: Args<'_>,
+    door: &Door,
+    effort: &Effort,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
     let pattern = args.next();
     if args.next().is_some() {
         return Err(CommandError::WrongArity("hw.procedures"));
     }
-    door.callables.list(pattern, reply)?;
+    door.callables.list(pattern, effort, reply)?;
     Ok(())
 }
 
@@ -99,6 +114,7 @@ fn hello(
     mut args: Args<'_>,
     client: &mut ClientState,
     door: &Door,
+    effort: &Effort,
     reply: &mut Reply<'_>,
 ) -> Result<(), CommandError> {
     let mut protocol = client.protocol;
@@ -115,7 +131,7 @@ fn hello(
     }
     options.name.map_or(Ok(()), client::fits)?;
     if let Some((name, password)) = options.credentials {
-        auth::let_in(name, password, "HELLO", client, door)?;
+        auth::let_in(name, password, "HELLO", client, door, effort)?;
     }
     if !client.caller.is_authenticated() {
         return Err(CommandError::HelloUnauthenticated);

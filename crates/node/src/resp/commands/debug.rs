@@ -2,21 +2,30 @@
 
 use std::time::Duration;
 
+use highwater_core::limits::MAX_KEY_BYTES;
+
 use super::help;
 use super::words::integer;
 use crate::resp::Door;
+use crate::resp::effort::{Effort, MOST_STEPS};
 use crate::resp::errors::CommandError;
-use crate::resp::glob;
+use crate::resp::glob::Steps;
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::request::Args;
 
 /// `DEBUG SLEEP` makes the connection's worker wait, and with it all clients of that worker. No longer than this: a replica whose worker stands still
 /// is taken for dead.
 pub const MAX_SLEEP: Duration = Duration::from_millis(500);
+const STEPS_IN_A_SECOND: f64 = 400_000_000.0;
 
 /// `DEBUG SLEEP seconds | SET-ACTIVE-EXPIRE 0|1 | PROTOCOL type | STRINGMATCH-LEN length pattern | QUICKLIST-PACKED-THRESHOLD size | LOG message`; `OBJECT` is a
 /// command on data.
-pub fn debug(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+pub fn debug(
+    mut args: Args<'_>,
+    door: &Door,
+    effort: &Effort,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
     let subcommand = args.promised()?.to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
         (b"sleep", 1) => {
@@ -28,6 +37,8 @@ pub fn debug(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(
                     "ERR DEBUG SLEEP makes a worker wait, for half a second at most: a node that stands still for longer loses its lead",
                 ));
             }
+            // As long as that is: no `MULTI` has two of them, and no turn.
+            effort.spend((seconds * STEPS_IN_A_SECOND) as u64);
             std::thread::sleep(Duration::from_secs_f64(seconds));
             reply.ok();
         }
@@ -39,8 +50,13 @@ pub fn debug(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(
         (b"stringmatch-len", 2) => {
             let (length, pattern) = (integer(args.promised()?)?, args.promised()?);
             let length = usize::try_from(length).ok().filter(|length| *length <= 1 << 24);
+            if pattern.len() > MAX_KEY_BYTES {
+                return Err(CommandError::KeyTooLong);
+            }
             let text = vec![b'a'; length.ok_or(CommandError::NotAnInteger)?];
-            reply.integer(i64::from(glob::matches(pattern, &text)));
+            let steps = Steps::of(MOST_STEPS);
+            reply.integer(i64::from(steps.fit(pattern, &text)));
+            effort.spend(MOST_STEPS - steps.left() + text.len() as u64);
         }
         // From which size on an item gets a node of its own: here each has a row of its own in any case.
         (b"quicklist-packed-threshold", 1) => reply.ok(),

@@ -1,9 +1,10 @@
 //! `COMMAND DOCS`: rows and [`docs`] in Redis's form.
 
-use super::server::{few, find};
+use super::server::find;
 use crate::resp::acl::ids::Named;
 use crate::resp::command::docs::{self, Arguments, Docs};
 use crate::resp::command::{COMMANDS, Opcode};
+use crate::resp::effort::few;
 use crate::resp::errors::CommandError;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;

@@ -319,7 +319,7 @@ fn list<T: Transaction>(mut args: Args<'_>, keyspace: &mut Keyspace<'_, T>, repl
     let mut libraries = all(keyspace)?;
     // As Redis, in letters of any size.
     let lower = pattern.map(<[u8]>::to_ascii_lowercase);
-    let pattern = lower.as_deref().map(Pattern::new);
+    let pattern = lower.as_deref().map(Pattern::of_names).transpose()?;
     let fits =
         |name: &[u8]| pattern.as_ref().is_none_or(|pattern| pattern.matches(&name.to_ascii_lowercase()));
     libraries.retain(|library| fits(&library.name));

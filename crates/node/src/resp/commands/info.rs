@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::words::is;
 use crate::meter::commands::CommandCounts;
 use crate::resp::acl::ids::{self, Named};
+use crate::resp::effort::{COUNTS, Effort, FILE, LOOK, few};
 use crate::resp::errors::CommandError;
 use crate::resp::operations::KeyCount;
 use crate::resp::reply::Reply;
@@ -14,6 +15,9 @@ use crate::resp::{Door, Redirect};
 
 /// The Redis whose commands and replies these are; clients choose features by it.
 pub const REDIS_VERSION: &str = "7.0.15";
+
+/// Steps of a look at one client, whether it waits.
+const CARD: u64 = 8;
 
 /// Writes a section of `INFO`.
 type Section = fn(&Door, &mut String) -> std::fmt::Result;
@@ -36,7 +40,11 @@ const SECTIONS: [(&str, bool, Section); 13] = [
 ];
 
 /// `INFO [section ..]`
-pub fn info(args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+///
+/// # Errors
+/// Too many sections.
+pub fn info(args: Args<'_>, door: &Door, effort: &Effort, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    few(args)?;
     let wanted = |section: &str, usual: bool| {
         args.len() == 0 && usual
             || args.into_iter().any(|word| {
@@ -44,7 +52,13 @@ pub fn info(args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), Co
             })
     };
     let mut text = String::new();
-    for (_, _, write) in SECTIONS.into_iter().filter(|(section, usual, _)| wanted(section, *usual)) {
+    for (section, _, write) in SECTIONS.into_iter().filter(|(section, usual, _)| wanted(section, *usual)) {
+        effort.spend(match section {
+            "memory" | "cpu" => 2 * FILE,
+            "commandstats" | "errorstats" | "latencystats" | "stats" => COUNTS,
+            "clients" => LOOK + CARD * door.clients.count() as u64,
+            _ => LOOK,
+        });
         if !text.is_empty() {
             text.push_str("\r\n");
         }

@@ -2,12 +2,19 @@
 
 use super::words::is;
 use crate::resp::Door;
+use crate::resp::effort::{Effort, FILE};
 use crate::resp::errors::CommandError;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 
 /// See the module.
-pub fn memory(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+pub fn memory(
+    mut args: Args<'_>,
+    door: &Door,
+    effort: &Effort,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
+    effort.spend(FILE);
     let subcommand = args.promised()?;
     let arity = |words: usize, name: &'static str| {
         if words == 0 { Ok(()) } else { Err(CommandError::WrongArity(name)) }

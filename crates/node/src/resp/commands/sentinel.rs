@@ -6,6 +6,7 @@ use highwater_core::NodeId;
 use super::help;
 use super::words::{integer, is};
 use crate::resp::Door;
+use crate::resp::effort::{Effort, LOOK};
 use crate::resp::errors::CommandError;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
@@ -24,7 +25,13 @@ type Fields = Vec<(&'static str, String)>;
 
 /// `SENTINEL GET-MASTER-ADDR-BY-NAME name | MASTERS | MASTER name | REPLICAS name | SENTINELS name | CKQUORUM name | MYID |
 /// IS-MASTER-DOWN-BY-ADDR ip port epoch runid`
-pub fn sentinel(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+pub fn sentinel(
+    mut args: Args<'_>,
+    door: &Door,
+    effort: &Effort,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
+    effort.spend(2 * LOOK);
     let shape = Shape::of(door);
     let subcommand = args.promised()?.to_ascii_lowercase();
     let mut known = || match args.promised()? {

@@ -6,13 +6,13 @@ use crate::resp::acl::categories::Categories;
 use crate::resp::acl::ids::{self, Named};
 use crate::resp::acl::keys;
 use crate::resp::command::{COMMANDS, Command, Control, Opcode, Spec, Subcommand, facts};
+use crate::resp::effort::{Effort, LOOK, few};
 use crate::resp::errors::CommandError;
-use crate::resp::glob::Pattern;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 
 /// `COMMAND [COUNT | LIST [FILTERBY ..] | GETKEYS command .. | INFO [name ..] | DOCS [name ..]]`
-pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+pub fn command(mut args: Args<'_>, effort: &Effort, reply: &mut Reply<'_>) -> Result<(), CommandError> {
     let Some(subcommand) = args.next() else {
         reply.array(COMMANDS.len());
         COMMANDS.iter().for_each(|spec| describe(spec, reply));
@@ -21,7 +21,7 @@ pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandE
     match subcommand.to_ascii_lowercase().as_slice() {
         b"count" => reply.integer(COMMANDS.len() as i64),
         b"list" => {
-            let names = listed(args)?;
+            let names = listed(args, effort)?;
             reply.array(names.len());
             names.iter().for_each(|name| reply.bulk(name.as_bytes()));
         }
@@ -31,6 +31,7 @@ pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandE
             keys.iter().for_each(|key| reply.bulk(key));
         }
         b"getkeysandflags" => {
+            few(args)?;
             let keys = keyspecs::keys_and_flags(args, keys_of(args)?);
             reply.array(keys.len());
             for (key, flags) in keys {
@@ -40,7 +41,7 @@ pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandE
                 flags.iter().for_each(|flag| reply.simple(flag));
             }
         }
-        b"info" if args.len() == 0 => return command(args, reply),
+        b"info" if args.len() == 0 => return command(args, effort, reply),
         b"info" => describe_some(args, reply)?,
         b"docs" => documents::document(args, reply)?,
         b"help" => help::help(
@@ -61,24 +62,26 @@ pub fn command(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandE
 }
 
 /// `[FILTERBY MODULE name | ACLCAT category | PATTERN pattern]`: the names that are left.
-fn listed(mut args: Args<'_>) -> Result<Vec<&'static str>, CommandError> {
-    let Some(word) = args.next() else { return Ok(ids::all().map(|named| named.full_name()).collect()) };
+fn listed(mut args: Args<'_>, effort: &Effort) -> Result<Vec<&'static str>, CommandError> {
+    let those = |fits: &dyn Fn(&Named) -> bool| {
+        ids::all().filter(fits).map(|named| named.full_name()).collect::<Vec<_>>()
+    };
+    let Some(word) = args.next() else { return Ok(those(&|_| true)) };
     let (Some(by), Some(what), None, true) = (args.next(), args.next(), args.next(), is(word, "filterby"))
     else {
         return Err(CommandError::Syntax);
     };
-    let category = Categories::find(what);
-    let lower = what.to_ascii_lowercase();
-    let pattern = Pattern::new(&lower);
-    let has = |named: &Named| match by {
-        _ if is(by, "pattern") => pattern.matches(named.full_name().as_bytes()),
-        _ => category.is_some_and(|category| Categories::of(named).meets(category)),
-    };
     match by {
         _ if is(by, "module") => Ok(Vec::new()),
-        _ if is(by, "pattern") || is(by, "aclcat") => {
-            let names = ids::all().filter(has).map(|named| named.full_name()).collect();
-            pattern.check().map(|()| names)
+        _ if is(by, "pattern") => {
+            let pattern = effort.pattern(what)?;
+            let names = those(&|named| effort.fits(&pattern, named.full_name().as_bytes()));
+            effort.check_patterns().map(|()| names)
+        }
+        _ if is(by, "aclcat") => {
+            effort.spend(LOOK);
+            let category = Categories::find(what);
+            Ok(those(&|named| category.is_some_and(|category| Categories::of(named).meets(category))))
         }
         _ => Err(CommandError::Syntax),
     }
@@ -97,8 +100,10 @@ fn keys_of(mut args: Args<'_>) -> Result<Vec<&[u8]>, CommandError> {
     let opcode = opcode.ok_or(CommandError::Text("ERR Invalid command specified"))?;
     let spec = opcode.spec();
     if spec.command == Command::Control(Control::Once) {
-        // The keys are those of the command behind the number.
-        return if args.len() > 2 { keys_of(behind(args, 2)) } else { Err(ARITY) };
+        // The keys are those of the command behind the number, which is no other of the kind: however many stand there, none is called for another.
+        let behind = behind(args, 2);
+        let again = behind.into_iter().next().and_then(Opcode::find) == Some(opcode);
+        return if args.len() > 2 && !again { keys_of(behind) } else { Err(ARITY) };
     }
     if !spec.subcommands.is_empty() {
         let words = std::iter::once(spec.name.as_bytes()).chain(args).collect();
@@ -136,15 +141,6 @@ fn describe_some(names: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandEr
         }
     }
     Ok(())
-}
-
-/// Names for each of which something long is told: several times as many as there are.
-///
-/// # Errors
-/// There are more.
-pub fn few(names: Args<'_>) -> Result<(), CommandError> {
-    const TOO_MANY: CommandError = CommandError::Text("ERR one call may name 2048 commands");
-    if names.len() > 2048 { Err(TOO_MANY) } else { Ok(()) }
 }
 
 /// A command, or a subcommand behind `|`.

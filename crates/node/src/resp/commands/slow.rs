@@ -4,17 +4,32 @@
 //! answered at the door. Histograms are of what clients wait for: from submission to release.
 
 use super::help;
+use super::server::find;
 use super::words::{integer, is};
 use crate::meter::latency::Latencies;
 use crate::meter::slow::Slow;
 use crate::resp::Door;
-use crate::resp::acl::ids::{self, Named};
+use crate::resp::acl::ids::{self, Commands};
+use crate::resp::effort::{COUNTS, Effort, LOOK, few};
 use crate::resp::errors::CommandError;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 
+/// Steps of a transaction that was slow: its words are copied.
+const SAMPLE: u64 = 400;
+/// Steps of a copy of the latencies that are watched: some hundreds for each event.
+const LATENCIES: u64 = 5 * LOOK;
+/// Steps of a look for the hottest keys: sums of what the workers have.
+const HOT_KEYS: u64 = 20 * LOOK;
+
 /// `SLOWLOG GET [count] | LEN | RESET`
-pub fn slowlog(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+pub fn slowlog(
+    mut args: Args<'_>,
+    door: &Door,
+    effort: &Effort,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
+    effort.spend(LOOK);
     match args.promised()?.to_ascii_lowercase().as_slice() {
         b"get" => {
             const NEGATIVE: CommandError =
@@ -25,6 +40,7 @@ pub fn slowlog(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result
                 count => usize::try_from(count).map_err(|_| NEGATIVE)?,
             };
             let slow = door.operations.slow(most);
+            effort.spend(SAMPLE * slow.len() as u64);
             reply.array(slow.len());
             slow.iter().for_each(|slow| entry(slow, reply));
         }
@@ -53,7 +69,13 @@ fn entry(slow: &Slow, reply: &mut Reply<'_>) {
 }
 
 /// `LATENCY LATEST | HISTORY event | HISTOGRAM [command ..] | RESET [event ..] | DOCTOR`
-pub fn latency(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+pub fn latency(
+    mut args: Args<'_>,
+    door: &Door,
+    effort: &Effort,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
+    effort.spend(LATENCIES);
     match args.promised()?.to_ascii_lowercase().as_slice() {
         b"latest" => latest(&door.operations.latencies(), reply),
         b"history" => {
@@ -67,12 +89,20 @@ pub fn latency(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result
                 reply.integer(sample.ms as i64);
             }
         }
-        b"histogram" => histogram(args, door, reply),
+        b"histogram" => {
+            few(args)?;
+            effort.spend(COUNTS);
+            histogram(args, door, reply);
+        }
         b"reset" => {
+            few(args)?;
             let named = |known: &str| args.len() == 0 || args.into_iter().any(|event| is(event, known));
             reply.integer(door.operations.reset_latencies(&named) as i64);
         }
-        b"doctor" => reply.verbatim(&doctor(door)),
+        b"doctor" => {
+            effort.spend(SAMPLE * door.operations.slow_len() as u64);
+            reply.verbatim(&doctor(door));
+        }
         _ => help::help(
             "LATENCY",
             &["LATEST", "HISTORY <event>", "HISTOGRAM [<command> ...]", "RESET [<event> ...]", "DOCTOR"],
@@ -98,12 +128,13 @@ fn latest(latencies: &Latencies, reply: &mut Reply<'_>) {
 /// Of each command that came: how often, and how many were below each power of two microseconds. A command that is named brings its subcommands.
 fn histogram(args: Args<'_>, door: &Door, reply: &mut Reply<'_>) {
     let counts = door.clients.counts(door.operations.commands()).commands;
-    let named = |named: &Named| {
-        args.len() == 0
-            || args.into_iter().any(|word| is(word, named.full_name()) || is(word, named.spec.name))
-    };
+    let mut wanted = if args.len() == 0 { Commands::ALL } else { Commands::NONE };
+    for named in args.into_iter().filter_map(find) {
+        let subcommands = if named.sub.is_none() { named.spec.subcommands.len() } else { 0 };
+        (named.id..=named.id + subcommands).for_each(|id| wanted.set(id, true));
+    }
     let found: Vec<_> = ids::all()
-        .filter(named)
+        .filter(|named| wanted.has(named.id))
         .filter_map(|named| Some((named, *counts.get(named.id)?)))
         .filter(|(_, counts)| counts.ended() > 0)
         .collect();
@@ -147,7 +178,13 @@ fn doctor(door: &Door) -> String {
 }
 
 /// `HW.HOTKEYS [RESET]`: table, key, conflicts, and by how many these may be too many.
-pub fn hot_keys(mut args: Args<'_>, door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+pub fn hot_keys(
+    mut args: Args<'_>,
+    door: &Door,
+    effort: &Effort,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
+    effort.spend(HOT_KEYS);
     match args.next().map(<[u8]>::to_ascii_lowercase).as_deref() {
         None => {
             let keys = door.operations.hot_keys();

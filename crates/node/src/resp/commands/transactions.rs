@@ -152,12 +152,12 @@ impl Transactions {
     }
 
     /// `EXEC`: closes the block, forgets what was watched, and writes the request's arguments. `answer` answers a command that
-    /// touches no data; with `asks`, any other as well that is refused. `user`: whose rules its scripts have to keep to.
+    /// touches no data; with `asks`, any other as well that is refused. Its error is the block's. `user`: whose rules its scripts have to keep to.
     pub fn exec(
         &mut self,
         protocol: Protocol,
         (asks, user): (bool, Option<&[u8]>),
-        answer: impl FnMut(Opcode, Args<'_>, &mut Vec<u8>),
+        answer: impl FnMut(Opcode, Args<'_>, &mut Vec<u8>) -> Result<(), CommandError>,
         args: &mut Vec<u8>,
     ) -> Result<Exec, CommandError> {
         let block = self.block.take().ok_or(CommandError::ExecWithoutMulti)?;
@@ -197,7 +197,7 @@ impl Transactions {
         block: Block,
         protocol: Protocol,
         (asks, user): (bool, Option<&[u8]>),
-        answer: impl FnMut(Opcode, Args<'_>, &mut Vec<u8>),
+        answer: impl FnMut(Opcode, Args<'_>, &mut Vec<u8>) -> Result<(), CommandError>,
         args: &mut Vec<u8>,
     ) -> Result<(), CommandError> {
         args.clear();
@@ -217,7 +217,7 @@ impl Transactions {
     fn answer_some(
         &self,
         user: Option<&[u8]>,
-        mut answer: impl FnMut(Opcode, Args<'_>, &mut Vec<u8>),
+        mut answer: impl FnMut(Opcode, Args<'_>, &mut Vec<u8>) -> Result<(), CommandError>,
         args: &mut Vec<u8>,
     ) -> Result<Result<(), CommandError>, Malformed> {
         let mut reader = Reader::new(&self.body);
@@ -227,7 +227,9 @@ impl Transactions {
                 return Err(Malformed("queued command"));
             };
             reply.clear();
-            answer(opcode, words, &mut reply);
+            if let Err(error) = answer(opcode, words, &mut reply) {
+                return Ok(Err(error));
+            }
             match opcode.spec().command {
                 _ if !reply.is_empty() => {}
                 Command::Data(_) | Command::Local(_) => {

@@ -32,6 +32,7 @@ use super::command::{Command, Control, Data, Local};
 use super::commands::blocking::{Awaited, Wait, wait_of};
 use super::commands::connection as local;
 use super::commands::transactions::{Exec, Transactions, queues, write_known};
+use super::effort::Effort;
 use super::errors::{CommandError, RequestError};
 use super::frame::Parser;
 use super::http::is_http;
@@ -138,8 +139,9 @@ type Write = (u64, Option<Vec<Vec<u8>>>);
 /// What a connection may do in one turn of its host.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
-    /// Work in bytes: a command costs [`COMMAND_WORK`], its bytes and those of its reply. It is spent until it is 0 or
-    /// below, and how far below nobody knows before: a single command may be long, and so may be its reply.
+    /// Work in bytes: a command costs [`COMMAND_WORK`], its bytes and those of its reply, and the steps of what is answered here
+    /// ([`effort`](super::effort)). It is spent until it is 0 or below, and how far below nobody knows before: a single command may be
+    /// long, and so may be its reply.
     pub work: i64,
     /// While so many bytes of replies are executed and not written, no command is taken.
     pub max_held: usize,
@@ -172,6 +174,13 @@ pub struct Connection {
     stage: Stage,
     /// The command being taken, encoded as a request of its own.
     args: Vec<u8>,
+    /// The version of the users by which that command may be run.
+    ///
+    /// Invariant: nothing is offered under any other version. [`Caller::seen`](super::acl::Caller::seen) is no measure of it: whoever hosts the
+    /// connection has it look at every change of users, and what was admitted before is not looked at by that.
+    admitted_by: u64,
+    /// The cost of what was answered here, of the command being taken.
+    effort: Effort,
     order: Order,
     /// Where this client stands in line, if it waits for data.
     place: Option<Place>,
@@ -231,6 +240,8 @@ impl Connection {
             spoke_tls: false,
             stage: Stage::Open,
             args: Vec::new(),
+            admitted_by: 0,
+            effort: Effort::default(),
             order: Order::default(),
             meter: None,
         }

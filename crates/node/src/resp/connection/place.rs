@@ -141,6 +141,7 @@ impl Connection {
             if let Err(error) = self.still_may() {
                 return self.end_waiting(seq, error);
             }
+            self.admitted_by = self.client.caller.seen();
         }
         let Some(place) = &mut self.place else { return };
         match self.stage {

@@ -55,14 +55,16 @@ impl Connection {
         self.ask(single::opcode(&self.args), single::args(&self.args))
     }
 
-    /// Looks again at the request on offer. It may have been admitted long ago, by users of before: while the engine was busy, or another node led.
+    /// Looks again at the request on offer. It may have been admitted long ago, by users of before: while the engine was busy, another node led, or
+    /// a step of it was under way.
     pub(super) fn look_at_what_is_offered(&mut self) {
         let Stage::Offering { seq, procedure, kind, session, .. } = self.stage else { return };
         // What is removed in steps goes on to its end.
-        if !self.client.caller.is_behind(&self.door.access) || self.has_begun_emptying() {
+        if self.admitted_by == self.door.access.version() || self.has_begun_emptying() {
             return;
         }
         self.look_at_users();
+        self.admitted_by = self.client.caller.seen();
         let user = self.client.caller.user();
         let asked = requests::Asked {
             user: user.name(),

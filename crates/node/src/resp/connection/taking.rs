@@ -4,9 +4,13 @@ use super::standing::admit_queued;
 use super::*;
 use crate::resp::acl::ids::Named;
 use crate::resp::command::Opcode;
+use crate::resp::effort::LOOK;
 use crate::resp::operations::Took;
 use crate::resp::subscriptions::Kind;
 use crate::resp::waiting::worker_of;
+
+/// Steps of a command that is denied: that is noted in `ACL LOG`.
+const DENIED: u64 = 2 * LOOK;
 
 impl Connection {
     /// Takes one command from the input; false if there is no complete one.
@@ -56,8 +60,12 @@ impl Connection {
             Ok(Some(typed)) => {
                 let typed = self.resolve(typed);
                 match self.admit(typed) {
-                    Ok(()) => self.take(typed, len),
+                    Ok(()) => {
+                        self.admitted_by = self.client.caller.seen();
+                        self.take(typed, len);
+                    }
                     Err(error) => {
+                        self.effort.spend(DENIED);
                         self.count_refused(Named::of(typed.opcode, single::args(&self.args).next()));
                         self.refuse(error);
                     }
@@ -72,7 +80,7 @@ impl Connection {
             }
         }
         let replied = self.held_bytes().saturating_sub(held);
-        allowance.work -= COMMAND_WORK + (len + replied) as i64;
+        allowance.work -= COMMAND_WORK + (len + replied) as i64 + self.effort.take() as i64;
         true
     }
 
@@ -236,7 +244,7 @@ impl Connection {
         let mut failed = false;
         self.order.local(|out| {
             let start = out.len();
-            local::run(command, args, &mut self.client, &self.door, out);
+            local::run(command, args, &mut self.client, &self.door, &mut self.effort, out);
             if out.get(start) == Some(&b'-') {
                 failed = true;
                 self.door.clients.count_error(&out[start + 1..]);
@@ -297,7 +305,7 @@ impl Connection {
         let mut reply = Reply::new(&mut written, protocol);
         match adds {
             true => client.subscriptions.add(kind, names, &mut reply)?,
-            false => client.subscriptions.remove(kind, names, &mut reply),
+            false => client.subscriptions.remove(kind, names, &mut reply)?,
         }
         client.tell_subscriptions();
         self.order.local(|out| out.extend_from_slice(&written));
@@ -346,7 +354,7 @@ impl Connection {
     }
 
     pub(super) fn exec(&mut self) -> Result<(), CommandError> {
-        let Connection { client, door, transactions, args, .. } = self;
+        let Connection { client, door, transactions, args, effort, .. } = self;
         let protocol = client.protocol;
         let users_changed = transactions.began_with() != Some(client.caller.seen());
         let user = Some(client.caller.user()).filter(|user| !user.may_everything());
@@ -354,15 +362,19 @@ impl Connection {
         // Reads that a pause holds are not taken at all.
         let (pause, held) = (door.clients.last_pause(), door.clients.pauses(true, client.unix_ms));
         let answer = |opcode: Opcode, words: Args<'_>, out: &mut Vec<u8>| {
+            effort.check()?;
             if users_changed && let Err(error) = admit_queued(client, door, opcode, words) {
-                return Reply::new(out, protocol).error(error);
+                effort.spend(DENIED);
+                Reply::new(out, protocol).error(error);
+                return Ok(());
             }
             if let Command::Local(command) = opcode.spec().command {
                 let began = door.operations.began();
-                local::run(command, words, client, door, out);
+                local::run(command, words, client, door, effort, out);
                 let (worker, card, name) = (worker_of(client.id), client.card(), &client.name);
                 door.operations.took(Took { began, worker, card, name, command: opcode, args: words });
             }
+            Ok(())
         };
         match transactions.exec(protocol, (users_changed, user.as_deref()), answer, args)? {
             Exec::Submit { writes, session } => {

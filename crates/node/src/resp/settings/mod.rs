@@ -23,6 +23,9 @@ use super::request::Args;
 pub use table::SETTINGS;
 use value::Value;
 
+/// Longest value of one: it is kept, and told.
+const MOST_BYTES: usize = 1 << 10;
+
 /// A setting.
 pub struct Setting {
     /// Its name.
@@ -147,6 +150,9 @@ pub fn set(mut args: Args<'_>, door: &Door) -> Result<(), CommandError> {
         }
         if named.iter().any(|(_, known, _)| known.name == setting.name) {
             return Err(failed(name, "duplicate parameter".into()));
+        }
+        if value.len() > MOST_BYTES {
+            return Err(failed(name, format!("a setting has {MOST_BYTES} bytes at most")));
         }
         named.push((name, setting, value));
     }

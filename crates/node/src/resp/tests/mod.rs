@@ -14,6 +14,7 @@ mod frame;
 mod golden;
 mod interactive;
 mod large;
+mod local;
 #[cfg(feature = "wasm")]
 mod modules;
 mod ordering;

@@ -115,6 +115,11 @@ fn who_waits_is_asked_again_whether_it_may() {
 /// A command waits on offer, while the engine is busy or another node leads; meanwhile its user loses the right, and whoever took it was answered.
 #[test]
 fn what_waits_on_offer_is_looked_at_again_when_users_change() {
+    // Also if the connection has looked at its users since, as its worker has it do at every change.
+    [false, true].into_iter().for_each(offered_before_users_changed);
+}
+
+fn offered_before_users_changed(looks: bool) {
     for commands in [
         &["SET a 1"][..],
         &["GET a"],
@@ -138,6 +143,9 @@ fn what_waits_on_offer_is_looked_at_again_when_users_change() {
         let seq = client.connection.next(whole).unwrap_or_else(|| panic!("{last}")).seq;
         client.connection.refused(seq, Refusal::Busy);
         root.ask("ACL SETUSER u -@all +ping");
+        if looks {
+            client.connection.look_at_users();
+        }
         assert!(client.connection.next(whole).is_none(), "{last}");
         let reply = client.output();
         assert!(reply.starts_with("-NOPERM"), "{last}: {reply}");
@@ -158,6 +166,21 @@ fn what_waits_on_offer_is_looked_at_again_when_users_change() {
     client.connection.refused(seq, Refusal::Busy);
     root.ask("ACL SETUSER v on");
     assert_eq!(client.connection.next(whole).map(|request| request.seq), Some(seq));
+}
+
+/// A command in steps was admitted when it came: what is revoked between two steps is not used for the next one.
+#[test]
+fn a_step_is_looked_at_again_when_users_changed_since_the_command_came() {
+    for (command, denied) in [("KEYS *", true), ("DBSIZE", true), ("KEYS *", false)] {
+        let (_, mut client, mut root) = with("~* +@all");
+        (0..20_000).for_each(|at| drop(root.ask(&format!("SET k{at} 1"))));
+        client.start(&[command]);
+        root.ask(if denied { "ACL SETUSER u -@all +ping" } else { "ACL SETUSER v on" });
+        client.connection.look_at_users();
+        client.release(0);
+        assert_eq!(client.submit(), usize::from(!denied), "{command} has a second step");
+        assert_eq!(client.output().starts_with("-NOPERM"), denied, "{command}");
+    }
 }
 
 /// The row counts, as the transaction reads it, and not what this node has heard of it.

@@ -174,6 +174,9 @@ impl Forwarding {
 
     /// Submits what other nodes ask.
     pub fn serve(&mut self, now: Nanos, engine: &mut dyn Worker, gate: Gate, ending: Option<Refusal>) {
+        if ending.is_some() {
+            self.upstream.refuse_paused();
+        }
         if gate == Gate::Open {
             self.upstream.run_again(now, engine, |ask, args| self.guests.judge(ask, args));
         }

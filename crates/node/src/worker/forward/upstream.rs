@@ -7,9 +7,12 @@
 //! effect first.
 //!
 //! A request that was refused because its leader led no more was not begun, and is asked of the next one, or run here if that is this node, in the
-//! order in which it came. Not if its client has had an answer to what it asked later: then it is told of the refusal.
+//! order in which it came. Not if its client has had an answer to what it asked later: then it is told of the refusal. While it may yet have one, it
+//! waits: the node that refused may lead again before it comes to the rest, and take effect what was asked later first.
+//!
+//! What is to be run here and a pause holds (`CLIENT PAUSE`) waits for as long as any request that a pause holds, and its client with it. Nobody else does.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use highwater_core::NodeId;
 use highwater_engines::{Frame, Nanos, Refusal, Request, Taken, Worker};
@@ -64,6 +67,8 @@ pub struct Upstream {
     leaves_at: Option<Nanos>,
     /// Requests that were refused because their leader led no more, in order, to be asked again.
     again: Again,
+    /// Requests that were to be run here and are held by a pause, and what their clients asked behind them, in order; by the slots of these clients. Empty while another node serves.
+    paused: BTreeMap<usize, VecDeque<Asked>>,
     /// A request that was to be asked again and is run here, where the engine has put it off: what its client asks next waits for it.
     put_off: Vec<Place>,
     /// Requests that were refused, and are asked of nobody else.
@@ -95,6 +100,19 @@ struct Asked {
     refused_at: Option<Nanos>,
 }
 
+impl Asked {
+    fn decode(&self) -> (Ask, &[u8]) {
+        let (message, args) = Message::decode(&self.frame).expect("it was encoded here");
+        let Message::Ask(ask) = message else { unreachable!("nothing else is asked") };
+        (ask, args)
+    }
+}
+
+fn judge_one(asked: &Asked, judge: &impl Fn(&Ask, &[u8]) -> Judged) -> Judged {
+    let (ask, args) = asked.decode();
+    judge(&ask, args)
+}
+
 /// Whom requests go to.
 struct Asking {
     leader: NodeId,
@@ -108,6 +126,18 @@ struct Asking {
     bytes: usize,
     /// Clients that stand in line there.
     lined: usize,
+}
+
+impl Asking {
+    /// The last request of each client that is not answered: its slot, and the request's number.
+    fn latest(&self) -> BTreeMap<usize, u64> {
+        let mut latest = BTreeMap::new();
+        for (at, seq) in self.asked.iter().flatten().map(|asked| asked.place) {
+            let last = latest.entry(at).or_insert(seq);
+            *last = seq.max(*last);
+        }
+        latest
+    }
 }
 
 impl Upstream {
@@ -124,6 +154,7 @@ impl Upstream {
             lacks_since: None,
             leaves_at: None,
             again: Again::default(),
+            paused: BTreeMap::new(),
             put_off: Vec::new(),
             refused: Vec::new(),
             denied: Vec::new(),
@@ -152,6 +183,10 @@ impl Upstream {
             return None;
         }
         self.serves = !matches!(ready, Err(Refusal::NotServing { .. }));
+        if !self.serves {
+            // The pause was this node's. Whoever leads next may have one of its own.
+            self.end_pause();
+        }
         let before = self.leader;
         match ready {
             Err(Refusal::NotServing { ask: Some(leader) }) => self.leader = Some(leader),
@@ -200,6 +235,25 @@ impl Upstream {
         self.on && self.serves && (self.is_leaving() || !self.put_off.is_empty())
     }
 
+    /// Whether a client waits with all that it asks now, for a pause holds what it asked of another node before.
+    pub fn holds(&self, at: usize) -> bool {
+        self.paused.contains_key(&at)
+    }
+
+    /// What a pause held comes before what its clients asked later.
+    fn end_pause(&mut self) {
+        for asked in std::mem::take(&mut self.paused).into_values().flat_map(|asked| asked.into_iter().rev())
+        {
+            self.again.requests.push_front(asked);
+        }
+    }
+
+    /// The node ends, and runs nothing more: nobody waits for the end of a pause.
+    pub fn refuse_paused(&mut self) {
+        let paused = std::mem::take(&mut self.paused).into_values().flatten();
+        self.refused.extend(paused.map(|asked| asked.place));
+    }
+
     /// Gives up what was refused for too long, and asks the rest of whoever leads now.
     fn ask_again(&mut self, now: Nanos) {
         if self.again.requests.is_empty() {
@@ -216,35 +270,51 @@ impl Upstream {
             return;
         }
         self.again.next = now + AGAIN_AFTER;
+        let (latest, mut waits, mut behind) = (asking.latest(), BTreeSet::new(), VecDeque::new());
         while self.asking.as_ref().is_some_and(|asking| self.has_room(asking))
             && let Some(asked) = self.again.requests.pop_front()
         {
-            let (message, args) = Message::decode(&asked.frame).expect("it was encoded here");
-            let Message::Ask(ask) = message else { unreachable!("nothing else is asked") };
+            // What its client asked later is answered, or refused as well, first.
+            let (at, seq) = asked.place;
+            if latest.get(&at).is_some_and(|later| *later > seq) || waits.contains(&at) {
+                waits.insert(at);
+                behind.push_back(asked);
+                continue;
+            }
+            let (ask, args) = asked.decode();
             self.send(asked.place, ask, args, asked.refused_at);
         }
+        behind.into_iter().rev().for_each(|asked| self.again.requests.push_front(asked));
     }
 
     /// Has this node's engine run what was refused elsewhere, as far as it takes it: this node leads now. As with requests of other nodes, a user
     /// who may not any more is told so, a pause holds them back, and what a client asked behind a request that was put off waits for that one's end.
     pub fn run_again(&mut self, now: Nanos, engine: &mut dyn Worker, judge: impl Fn(&Ask, &[u8]) -> Judged) {
-        let mut stand_still: BTreeSet<usize> = self.put_off.iter().map(|(at, _)| *at).collect();
-        let mut behind = VecDeque::new();
-        while self.serves
-            && let Some(asked) = self.again.requests.pop_front()
+        // If one of them waits, a pause lasts.
+        if let Some(first) = self.paused.values().next().and_then(VecDeque::front)
+            && !matches!(judge_one(first, &judge), Judged::Waits)
         {
-            let (message, args) = Message::decode(&asked.frame).expect("it was encoded here");
-            let Message::Ask(ask) = message else { unreachable!("nothing else is asked") };
+            self.end_pause();
+        }
+        if !self.serves || self.again.requests.is_empty() {
+            return;
+        }
+        let mut stand_still: BTreeSet<usize> = self.put_off.iter().map(|(at, _)| *at).collect();
+        // Whoever led before may yet answer what these clients asked later.
+        stand_still.extend(self.asking.iter().flat_map(|asking| asking.latest().into_keys()));
+        let mut behind = VecDeque::new();
+        while let Some(mut asked) = self.again.requests.pop_front() {
             let (at, seq) = asked.place;
             if stand_still.contains(&at) {
                 behind.push_back(asked);
                 continue;
             }
-            match judge(&ask, args) {
+            let judged = if self.holds(at) { Judged::Waits } else { judge_one(&asked, &judge) };
+            match judged {
                 Judged::May => {}
                 Judged::Waits => {
-                    stand_still.insert(at);
-                    behind.push_back(asked);
+                    asked.refused_at = None;
+                    self.paused.entry(at).or_default().push_back(asked);
                     continue;
                 }
                 Judged::Denied(why) => {
@@ -252,6 +322,7 @@ impl Upstream {
                     continue;
                 }
             }
+            let (ask, args) = asked.decode();
             let token = pack(Owner::Client, at, seq);
             let request = Request { session: ask.session, ..Request::new(token, ask.procedure, args) };
             match engine.submit(now, request) {
@@ -280,7 +351,8 @@ impl Upstream {
 
     /// Bytes of requests that are not answered: they may have to be asked again.
     pub fn held_bytes(&self) -> usize {
-        let again: usize = self.again.requests.iter().map(|asked| asked.bytes).sum();
+        let again: usize =
+            self.again.requests.iter().chain(self.paused.values().flatten()).map(|asked| asked.bytes).sum();
         self.asking.as_ref().map_or(0, |asking| asking.bytes) + again
     }
 
@@ -304,6 +376,10 @@ impl Upstream {
         self.leaves_at = None;
         self.out.retain(|(to, _)| *to != asking.leader);
         let waits = !asking.asked.is_empty() || asking.lined > 0;
+        // It may have been done: what its client asked before it must not be done behind it.
+        for (at, seq) in asking.latest() {
+            self.refuse_earlier((at, seq));
+        }
         self.unknown.extend(asking.asked.into_iter().flatten().map(|asked| asked.place));
         waits.then_some(asking.leader)
     }

@@ -38,11 +38,17 @@ pub struct Engine {
     pub submitted: Vec<usize>,
     pub most_unreleased: usize,
     pub busy: bool,
+    /// Another node leads.
+    pub elsewhere: Option<NodeId>,
 }
 
 impl Worker for Engine {
     fn ready(&self) -> Result<(), Refusal> {
-        if self.busy { Err(Refusal::Busy) } else { Ok(()) }
+        match self.elsewhere {
+            Some(leader) => Err(Refusal::NotServing { ask: Some(leader) }),
+            None if self.busy => Err(Refusal::Busy),
+            None => Ok(()),
+        }
     }
 
     fn submit(&mut self, _: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {

@@ -3,8 +3,17 @@
 use std::io::Read;
 use std::net::TcpStream;
 
+use highwater_core::NodeId;
+use highwater_engines::Refusal;
+
 use super::bench::{Bench, RULES, SECOND, gets, lines};
 use crate::config::Io;
+use crate::resp::acl::change::News;
+use crate::resp::glob::TAKEN;
+use crate::token::{Owner, pack};
+use crate::worker::forward::Upstream;
+use crate::worker::forward::guests::Judged;
+use crate::worker::users::standing;
 
 /// The first one that waited for the engine kept all behind it from being looked at, for as long as that took: a node that was there and well
 /// enough to say so did not answer `PING`.
@@ -67,6 +76,98 @@ pub fn beside_an_engine_without_room_a_turn_has_its_bound(io: Io) {
     // A share is about 125 of them, and a turn has some 17 shares.
     assert!(most < 3000, "{most} answers in one turn");
     assert!(bench.engine.submitted.is_empty());
+}
+
+/// A share was counted in bytes, and a pattern of 3 KB takes milliseconds: twenty clients had a worker for seconds, and its node lost the lead.
+pub fn patterns_of_many_clients_leave_a_turn_its_bound(io: Io) {
+    const CLIENTS: usize = 20;
+    const EACH: usize = 20;
+    let mut bench = Bench::new(io, RULES);
+    let pattern = ["*".repeat(1_000), "zz".into()].concat();
+    let command = format!("COMMAND LIST FILTERBY PATTERN {pattern}\r\n");
+    let clients: Vec<_> = (0..CLIENTS).map(|_| bench.connect()).collect();
+    let (mut most, mut all) = (0, 0);
+    for client in &clients {
+        let mut stream = client;
+        std::io::Write::write_all(&mut stream, command.repeat(EACH).as_bytes()).unwrap();
+    }
+    let mut empty = 0;
+    while empty < CLIENTS * EACH {
+        let before = TAKEN.get();
+        bench.turn();
+        let now = TAKEN.get() - before;
+        (most, all) = (most.max(now), all + now);
+        empty += clients.iter().map(|client| receive_lines(client, b"*0\r\n")).sum::<usize>();
+    }
+    // What a turn may do, and one command of the last client beyond it.
+    assert!(most < (2 << 20) + 2_000_000, "{most} steps in one turn of {all}");
+}
+
+/// How many of these answers have come.
+fn receive_lines(mut client: &TcpStream, answer: &[u8]) -> usize {
+    let mut buffer = [0; 4096];
+    client.read(&mut buffer).unwrap_or(0) / answer.len()
+}
+
+/// Each turn of a worker has all its connections look at the users, if these have changed: then none was behind them any more, and what was
+/// admitted by the old rules was handed in.
+pub fn whoever_lost_a_right_between_two_turns_is_refused(io: Io) {
+    let mut bench = Bench::new(io, RULES);
+    let install = |bench: &Bench, changes, row: &[u8]| {
+        let users = vec![(&b"u"[..], Some(row))];
+        bench.clients.door().access.install(&News { changes, whole: true, users, ..News::default() });
+    };
+    install(&bench, 1, b"on\nnopass\n~*\n+@all");
+    let client = bench.connect();
+    assert!(bench.send(&client, b"AUTH u p\r\n"));
+    assert_eq!(lines(&mut bench, &client, 1), "+OK\r\n");
+    bench.engine.busy = true;
+    assert!(bench.send(&client, b"GET 5\r\nGET 6\r\nPING\r\n"));
+    bench.settle();
+    install(&bench, 2, b"on\nnopass\n~*\n+@all\n-get");
+    bench.settle();
+    bench.engine.busy = false;
+    let told = lines(&mut bench, &client, 3);
+    assert_eq!(told.lines().filter(|line| line.starts_with("-NOPERM")).count(), 2, "{told}");
+    assert!(told.ends_with("+PONG\r\n") && bench.engine.submitted.is_empty(), "{told}");
+    // Whoever has the right again may use it.
+    bench.engine.busy = true;
+    assert!(bench.send(&client, b"SET 5 1\r\n"));
+    bench.settle();
+    install(&bench, 3, b"on\nnopass\n~*\n+@all");
+    bench.settle();
+    bench.engine.busy = false;
+    assert_eq!(bench.receive(&client, 5), 5);
+}
+
+/// A request was asked of another node, which refused it, and is to be run here; a pause holds it. All clients of the worker waited for that.
+pub fn what_a_pause_holds_of_another_nodes_keeps_its_client_alone(io: Io) {
+    let mut bench = Bench::new(io, RULES);
+    let (client, other) = (bench.connect(), bench.connect());
+    // What is forwarded is let through by who knows its users.
+    bench.clients.door().access.install(&News { whole: true, ..News::default() });
+    bench.upstream = Upstream::new(true, 1 << 20);
+    bench.upstream.ready(NodeId(1));
+    bench.engine.elsewhere = Some(NodeId(1));
+    bench.upstream.look(bench.now, standing(&bench.engine));
+    assert!(bench.send(&client, b"GET 5\r\n"));
+    bench.settle();
+    assert_eq!(bench.upstream.drain().count(), 1);
+    // The other one leads no more, and this one does.
+    assert_eq!(bench.upstream.refused(NodeId(1), 0, Refusal::NotServing { ask: None }), None);
+    bench.engine.elsewhere = None;
+    bench.upstream.look(bench.now, standing(&bench.engine));
+    bench.upstream.run_again(bench.now, &mut bench.engine, |_, _| Judged::Waits);
+    assert!(bench.send(&client, b"GET 6\r\n") && bench.send(&other, b"GET 7\r\n"));
+    assert_eq!(bench.receive(&other, 7), 7);
+    bench.settle();
+    assert_eq!(bench.engine.submitted.len(), 1, "its client waits");
+    bench.now += 5 * SECOND;
+    bench.upstream.look(bench.now, standing(&bench.engine));
+    assert!(bench.upstream.take_refused().is_empty());
+    bench.upstream.run_again(bench.now, &mut bench.engine, |_, _| Judged::May);
+    assert_eq!(bench.engine.unreleased[0].0, pack(Owner::Client, 0, 0), "the first one first");
+    assert_eq!(bench.receive(&client, 11), 11);
 }
 
 /// How many answers to `PING` have come.

@@ -59,11 +59,16 @@ over_both! {
     nothing_is_spun_for_clients_that_wait,
     who_asks_nothing_of_an_engine_without_room_is_answered,
     beside_an_engine_without_room_a_turn_has_its_bound,
+    patterns_of_many_clients_leave_a_turn_its_bound,
+    whoever_lost_a_right_between_two_turns_is_refused,
+    what_a_pause_holds_of_another_nodes_keeps_its_client_alone,
 }
 
 use busy::{
-    beside_an_engine_without_room_a_turn_has_its_bound,
+    beside_an_engine_without_room_a_turn_has_its_bound, patterns_of_many_clients_leave_a_turn_its_bound,
+    what_a_pause_holds_of_another_nodes_keeps_its_client_alone,
     who_asks_nothing_of_an_engine_without_room_is_answered,
+    whoever_lost_a_right_between_two_turns_is_refused,
 };
 
 /// The client wrote everything before it read anything; the replies fill its socket, and then nothing more arrives here:

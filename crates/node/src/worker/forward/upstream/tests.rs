@@ -254,3 +254,110 @@ fn the_window_closes_and_opens_and_one_request_always_fits() {
     }
     assert_eq!(upstream.ask(0, &request(b"", false), 9, (0, 0)), Forwarded::Later);
 }
+
+const ELSE: Refusal = Refusal::NotServing { ask: None };
+
+/// The node that refused one request may lead again before it comes to the next of that client: asked again at once, the first one took effect last.
+#[test]
+fn what_was_refused_is_not_asked_again_while_a_later_request_of_its_client_is_there() {
+    let ask = |upstream: &mut Upstream, at: usize, seq| {
+        assert_eq!(upstream.ask(0, &request(b"x", false), at as u64, (at, seq)), Forwarded::Sent);
+    };
+    for (answers, told) in
+        [([true, true], vec![(4, 0)]), ([false, true], vec![(4, 0), (4, 1)]), ([false, false], vec![])]
+    {
+        let mut upstream = asking();
+        (0..3).for_each(|seq| ask(&mut upstream, 4, seq));
+        ask(&mut upstream, 5, 0);
+        upstream.drain();
+        // The requests are numbered as they were asked.
+        assert_eq!(upstream.refused(NodeId(1), 0, ELSE), None);
+        assert_eq!(upstream.refused(NodeId(1), 3, ELSE), None);
+        upstream.look(1, ELSEWHERE);
+        assert_eq!(upstream.drain().count(), 1, "the other client's");
+        for (number, answered) in [1, 2].into_iter().zip(answers) {
+            let _told = match answered {
+                true => upstream.answered(NodeId(1), number),
+                false => upstream.refused(NodeId(1), number, ELSE),
+            };
+            upstream.look(2 + number, ELSEWHERE);
+        }
+        let mut refused = upstream.take_refused();
+        refused.sort_unstable();
+        assert_eq!(refused, told);
+        upstream.look(10 + 2 * AGAIN_AFTER, ELSEWHERE);
+        let again = upstream.asking.as_ref().unwrap().asked.iter().flatten().map(|asked| asked.place);
+        let again: Vec<_> = again.filter(|place| place.0 == 4).collect();
+        assert_eq!(again, if told.is_empty() { vec![(4, 0), (4, 1), (4, 2)] } else { vec![] }, "in order");
+    }
+}
+
+/// The fate of the later one is unknown, and it may be done: the earlier one is not done behind it.
+#[test]
+fn what_was_asked_before_what_nobody_will_answer_is_refused() {
+    let mut upstream = asking();
+    (0..2).for_each(|seq| assert_eq!(upstream.ask(0, &request(b"x", false), 9, (4, seq)), Forwarded::Sent));
+    assert_eq!(upstream.refused(NodeId(1), 0, ELSE), None);
+    // This node leads, and the other one may still answer.
+    upstream.look(1, Ok(()));
+    let mut engine = Engine(VecDeque::new(), Vec::new());
+    upstream.run_again(1, &mut engine, |_, _| Judged::May);
+    upstream.look(1 + GRACE, Ok(()));
+    upstream.run_again(1 + GRACE, &mut engine, |_, _| Judged::May);
+    assert_eq!((upstream.take_unknown(), upstream.take_refused()), (vec![(4, 1)], vec![(4, 0)]));
+    assert!(engine.1.is_empty() && !upstream.has_own_first());
+}
+
+/// A pause held every client of the worker, readers as well, and what it held was refused after a second by a node that led.
+#[test]
+fn what_a_pause_holds_holds_its_client_alone_and_is_not_late() {
+    let mut upstream = asking();
+    for (at, seq) in [(4, 0), (4, 1), (5, 0)] {
+        upstream.ask(0, &request(b"x", false), at as u64, (at, seq));
+    }
+    upstream.look(1, Ok(()));
+    (0..3).for_each(|number| assert_eq!(upstream.refused(NodeId(1), number, ELSE), None));
+    upstream.look(2, Ok(()));
+    let mut engine = Engine((0..3).map(|_| Ok(Taken::Placed)).collect(), Vec::new());
+    let pause = |ask: &Ask, _: &[u8]| if ask.client == 4 { Judged::Waits } else { Judged::May };
+    upstream.run_again(2, &mut engine, pause);
+    assert_eq!(engine.1, [pack(Owner::Client, 5, 0)]);
+    assert!(!upstream.has_own_first() && !upstream.is_leaving(), "nobody else waits");
+    assert!(upstream.holds(4) && !upstream.holds(5));
+    assert!(upstream.held_bytes() > 0);
+    upstream.look(3 + 10 * PATIENCE, Ok(()));
+    upstream.run_again(3 + 10 * PATIENCE, &mut engine, pause);
+    assert!(upstream.take_refused().is_empty() && upstream.holds(4));
+    assert_eq!(upstream.deadline(), None);
+    upstream.run_again(4 + 10 * PATIENCE, &mut engine, |_, _| Judged::May);
+    assert_eq!(engine.1[1..], [0, 1].map(|seq| pack(Owner::Client, 4, seq)));
+    assert!(!upstream.holds(4));
+}
+
+#[test]
+fn what_a_pause_holds_goes_to_the_next_leader_or_is_refused_by_a_node_that_ends() {
+    let held = || {
+        let mut upstream = asking();
+        for seq in 0..2 {
+            assert_eq!(upstream.ask(0, &request(b"x", false), 4, (4, seq)), Forwarded::Sent);
+        }
+        upstream.look(1, Ok(()));
+        (0..2).for_each(|number| assert_eq!(upstream.refused(NodeId(1), number, ELSE), None));
+        upstream.look(2, Ok(()));
+        upstream.drain();
+        upstream.run_again(2, &mut Engine(VecDeque::new(), Vec::new()), |_, _| Judged::Waits);
+        assert!(upstream.holds(4) && upstream.again.requests.is_empty());
+        upstream
+    };
+    let mut upstream = held();
+    upstream.look(3 + 5 * PATIENCE, OTHER);
+    upstream.look(4 + 5 * PATIENCE, OTHER);
+    assert_eq!(upstream.drain().filter(|(node, _)| *node == NodeId(2)).count(), 2);
+    assert_eq!(upstream.answered(NodeId(2), 0), Some((4, 0)), "in order");
+    assert!(!upstream.holds(4) && upstream.take_refused().is_empty());
+
+    let mut upstream = held();
+    upstream.refuse_paused();
+    assert_eq!(upstream.take_refused(), [(4, 0), (4, 1)]);
+    assert!(!upstream.holds(4));
+}
