@@ -293,17 +293,17 @@ pub struct ServerConfig {
     pub forward: Forward,
     /// What clients' sockets stand on.
     pub io: Io,
-    /// Whether clients may call the procedures of benchmarks.
+    /// Whether the node hosts the workloads of benchmarks.
     pub benchmarks: Benchmarks,
 }
 
-/// Whether clients may call the procedures of benchmarks (`tpcc.new_order`, `bank.transfer`, ..).
+/// Whether a node hosts the tables and procedures of benchmarks (`tpcc.new_order`, `bank.transfer`, ..). The same on every node of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Benchmarks {
-    /// To them there are none.
+    /// There are none.
     Off,
-    /// They may, as far as their users may call procedures.
+    /// There are, and clients may call them, as far as their users may call procedures.
     On,
 }
 
