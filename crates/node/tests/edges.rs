@@ -361,5 +361,16 @@ fn benchmarks_cannot_be_called_unless_they_are_turned_on() {
             }
         }
         assert_eq!(ask(&[b"HW.PROCEDURES"]) == "*0\r\n", benchmarks == Benchmarks::Off);
+        // Nor can an operator load one where they are not hosted.
+        for asked in [
+            "{\"do\":\"load\",\"workload\":{\"name\":\"bank\",\"options\":[[\"accounts\",\"10\"]]}}\n",
+            "{\"do\":\"audit_missing\",\"generator\":1,\"acknowledged\":[]}\n",
+        ] {
+            let mut admin = TcpStream::connect(node.admin_address()).unwrap();
+            admin.write_all(asked.as_bytes()).unwrap();
+            let mut line = String::new();
+            BufReader::new(&admin).read_line(&mut line).unwrap();
+            assert_eq!(line.contains("server.benchmarks"), benchmarks == Benchmarks::Off, "{line}");
+        }
     }
 }

@@ -23,8 +23,8 @@ use highwater_engines::{
     Replica, Request, Service, Status, Taken, Token, Worker,
 };
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
-use highwater_node::config::{Durability, Io, NodeConfig};
-use highwater_node::library::WITH_WORKLOADS;
+use highwater_node::config::{Benchmarks, Durability, Io, NodeConfig};
+use highwater_node::library::{Product, WITH_WORKLOADS};
 use highwater_node::resp::acl::change::ChangeUsers;
 use highwater_node::resp::keyspace::sweep::Sweep;
 use highwater_node::transport::handshake::{Fingerprint, Hello, Identity, WELCOME_BYTES, Welcome};
@@ -408,7 +408,11 @@ pub fn call(peer: &str, hello: &Hello) -> (TcpStream, Welcome) {
 pub fn start_alone(config: &Config) -> Node {
     let options = config.options(Incarnation(7));
     let clock = Arc::new(highwater_core::Clock::chosen(config.clock()).unwrap().0);
-    let replica = highwater_engines::build(config.engine().unwrap(), options, &WITH_WORKLOADS, clock);
+    let engine = config.engine().unwrap();
+    let replica = match config.server.benchmarks {
+        Benchmarks::Off => highwater_engines::build(engine, options, &Product, clock),
+        Benchmarks::On => highwater_engines::build(engine, options, &WITH_WORKLOADS, clock),
+    };
     let node = Node::start(config, Incarnation(7), replica, Signals::Leave).unwrap();
     let mut client = resp_client(node.resp_address());
     let deadline = Instant::now() + Duration::from_secs(30);

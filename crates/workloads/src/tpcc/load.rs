@@ -5,11 +5,10 @@ use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Abort, Procedure, Registry, Transaction};
 
 use super::layout::{Layout, LayoutKind, put, with_layout};
-use super::population::{DISTRICTS, Population};
+use super::population::{DISTRICTS, Population, stream};
 use super::rows::{CustomerInfo, History, Item, Place, StockInfo};
 use super::{customer, keys};
 use crate::bytes::{Fields, Sink, bad_request};
-use crate::tables::tpcc as table;
 
 /// Registers the load procedures.
 pub fn register<T: Transaction>(registry: &mut Registry<T>) {
@@ -190,10 +189,10 @@ fn load_warehouse<L: Layout, T: Transaction>(
 ) -> Result<(), Abort> {
     let (population, w) = (chunk.population, chunk.warehouse);
     let (ytd, next_order) = (population.district_ytd(), u32::from(population.customers) + 1);
-    let row = population.place(table::WAREHOUSE_INFO, keys::warehouse(w));
+    let row = population.place(stream::WAREHOUSE_INFO, keys::warehouse(w));
     L::put_warehouse(tx, w, &Place::decode(row.as_slice()).expect(OWN), ytd * i64::from(DISTRICTS))?;
     for key in (1..=DISTRICTS).map(|d| keys::district(w, d)) {
-        let row = population.place(table::DISTRICT_INFO, key);
+        let row = population.place(stream::DISTRICT_INFO, key);
         L::put_district(tx, key, &Place::decode(row.as_slice()).expect(OWN), ytd, next_order)?;
     }
     Ok(())

@@ -1,7 +1,6 @@
 //! The initial population (clause 4.3.3): every row as a function of a seed and the row's key, so that any part of it
 //! can be made anywhere, in any order. Rows with texts come in the bytes of [`rows`](super::rows), whatever the layout.
 
-use highwater_core::TableId;
 use highwater_core::codec::{Malformed, Reader};
 
 use super::keys;
@@ -12,7 +11,6 @@ use super::rows::{
 use super::text;
 use crate::bytes::{Sink, StackBytes};
 use crate::random::{Permutation, Rng, mix};
-use crate::tables::tpcc as table;
 
 /// Districts of a warehouse.
 pub const DISTRICTS: u8 = 10;
@@ -26,6 +24,23 @@ pub const INITIAL_PAYMENT: u32 = 1000;
 pub const NAMES: u16 = 1000;
 /// 2026-01-01 as a date: when the population was entered.
 pub const LOAD_DATE: u64 = 46_021 * 86_400_000;
+
+/// The numbers by which rows of one key are told apart when they are drawn, in all layouts: a population is a function of its seed, whatever ids tables have.
+pub mod stream {
+    /// The info row of a warehouse.
+    pub const WAREHOUSE_INFO: u64 = 4;
+    /// The info row of a district.
+    pub const DISTRICT_INFO: u64 = 6;
+    pub(super) const CUSTOMER_INFO: u64 = 9;
+    pub(super) const CUSTOMER_DATA: u64 = 11;
+    pub(super) const HISTORY: u64 = 13;
+    pub(super) const ORDER: u64 = 14;
+    pub(super) const ORDER_LINE: u64 = 18;
+    pub(super) const ITEM: u64 = 19;
+    pub(super) const STOCK: u64 = 20;
+    pub(super) const STOCK_INFO: u64 = 21;
+    pub(super) const CUSTOMER_BY_NAME: u64 = 33;
+}
 
 /// What the population depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,22 +117,22 @@ impl Population {
         if valid { Ok(population) } else { Err(Malformed("population (sizes out of range)")) }
     }
 
-    /// The randomness of one row. The ids of the `split` layout tell rows apart, in all layouts: the population is the same.
-    fn rng(&self, table: TableId, key: u64) -> Rng {
-        Rng::new(mix(self.seed ^ mix(key ^ u64::from(table.0) << 56)))
+    /// The randomness of one row.
+    fn rng(&self, stream: u64, key: u64) -> Rng {
+        Rng::new(mix(self.seed ^ mix(key ^ stream << 56)))
     }
 
     /// ITEM.
     pub fn item(&self, i: u32) -> StackBytes<96> {
-        let rng = &mut self.rng(table::ITEM, keys::item(i));
+        let rng = &mut self.rng(stream::ITEM, keys::item(i));
         let (price, image) = (rng.within(100, 10_000) as u32, rng.within(1, 10_000) as u16);
         let (name, data) = (text::letters(rng, 14, 24), text::data(rng));
         Item { price, image, name: name.as_slice(), data: data.as_slice() }.encode()
     }
 
     /// The info row of a warehouse or a district.
-    pub fn place(&self, table: TableId, key: u64) -> Row {
-        let rng = &mut self.rng(table, key);
+    pub fn place(&self, stream: u64, key: u64) -> Row {
+        let rng = &mut self.rng(stream, key);
         let (tax, name, address) = (rng.below(2001) as u16, text::letters(rng, 6, 10), text::address(rng));
         Place { tax, name: name.as_slice(), address: address.columns() }.encode()
     }
@@ -129,13 +144,13 @@ impl Population {
 
     /// STOCK, the changing part.
     pub fn stock(&self, w: u16, i: u32) -> Stock {
-        let rng = &mut self.rng(table::STOCK, keys::stock(w, i));
+        let rng = &mut self.rng(stream::STOCK, keys::stock(w, i));
         Stock { quantity: rng.within(10, 100) as u16, ytd: 0, orders: 0, remote_orders: 0 }
     }
 
     /// STOCK, the constant part.
     pub fn stock_info(&self, w: u16, i: u32) -> Row {
-        let rng = &mut self.rng(table::STOCK_INFO, keys::stock(w, i));
+        let rng = &mut self.rng(stream::STOCK_INFO, keys::stock(w, i));
         let mut dists = StackBytes::<{ 10 * DIST_INFO }>::new();
         text::put_letters(&mut dists, rng, 10 * DIST_INFO as u64, 10 * DIST_INFO as u64);
         let (dists, data) = (dists.as_slice().try_into().expect("as many were asked for"), text::data(rng));
@@ -144,7 +159,7 @@ impl Population {
 
     /// C_LAST as its number, and C_FIRST.
     pub fn customer_name(&self, w: u16, d: u8, c: u16) -> (u16, StackBytes<64>) {
-        let rng = &mut self.rng(table::CUSTOMER_BY_NAME, keys::customer(w, d, c));
+        let rng = &mut self.rng(stream::CUSTOMER_BY_NAME, keys::customer(w, d, c));
         let constant = NuRandConstants::new(self.seed).last_at_load;
         let random = rng.nurand(255, constant, 0, u64::from(self.names()) - 1) as u16;
         let last = if c <= NAMES { c - 1 } else { random };
@@ -153,7 +168,7 @@ impl Population {
 
     /// CUSTOMER, the constant part.
     pub fn customer_info(&self, w: u16, d: u8, c: u16) -> Row {
-        let rng = &mut self.rng(table::CUSTOMER_INFO, keys::customer(w, d, c));
+        let rng = &mut self.rng(stream::CUSTOMER_INFO, keys::customer(w, d, c));
         let (last, first) = self.customer_name(w, d, c);
         let credit = if rng.percent(10) { text::BAD_CREDIT } else { text::GOOD_CREDIT };
         let mut phone = StackBytes::<16>::new();
@@ -181,14 +196,14 @@ impl Population {
     /// C_DATA.
     pub fn customer_data(&self, w: u16, d: u8, c: u16) -> StackBytes<CUSTOMER_DATA_BYTES> {
         let mut row = StackBytes::new();
-        let rng = &mut self.rng(table::CUSTOMER_DATA, keys::customer(w, d, c));
+        let rng = &mut self.rng(stream::CUSTOMER_DATA, keys::customer(w, d, c));
         text::put_letters(&mut row, rng, 300, 500);
         row
     }
 
     /// The one payment that each customer starts with.
     pub fn history(&self, w: u16, d: u8, c: u16) -> StackBytes<64> {
-        let rng = &mut self.rng(table::HISTORY, keys::customer(w, d, c));
+        let rng = &mut self.rng(stream::HISTORY, keys::customer(w, d, c));
         let data = text::letters(rng, 12, 24);
         History { warehouse: w, district: d, date: LOAD_DATE, amount: INITIAL_PAYMENT, data: data.as_slice() }
             .encode()
@@ -196,7 +211,7 @@ impl Population {
 
     /// ORDER. Its customers are a permutation: each has exactly one.
     pub fn order(&self, w: u16, d: u8, o: u32) -> Order {
-        let rng = &mut self.rng(table::ORDER, keys::order(w, d, o));
+        let rng = &mut self.rng(stream::ORDER, keys::order(w, d, o));
         let customers = Permutation::new(self.customers.into(), mix(self.seed ^ keys::district(w, d)));
         let customer = customers.at(u64::from(o) - 1) as u16 + 1;
         let (lines, carrier) = (rng.within(5, 15) as u8, rng.within(1, 10) as u8);
@@ -210,7 +225,7 @@ impl Population {
 
     /// ORDER-LINE.
     pub fn order_line(&self, w: u16, d: u8, o: u32, line: u8) -> OrderLine {
-        let rng = &mut self.rng(table::ORDER_LINE, keys::order_line(w, d, o, line));
+        let rng = &mut self.rng(stream::ORDER_LINE, keys::order_line(w, d, o, line));
         let item = rng.within(1, self.items.into()) as u32;
         let price = rng.within(1, 999_999) as u32;
         let (amount, delivery_date) = if self.is_delivered(o) { (0, LOAD_DATE) } else { (price, 0) };

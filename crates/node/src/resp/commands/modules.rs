@@ -4,7 +4,7 @@ use highwater_core::{Abort, Library, Registry, Transaction};
 
 use super::blocking::{Awaited, Wait};
 use super::{help, words};
-use crate::library::Product;
+use crate::library::WITH_WORKLOADS;
 use crate::resp::command::Data;
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::{Done, Keyspace};
@@ -138,7 +138,7 @@ fn load<T: Transaction>(mut args: Args<'_>, keyspace: &mut Keyspace<'_, T>, repl
 /// A procedure of which nobody could call the module's, because the build has one of the same name.
 fn taken<T: Transaction>(module: &[u8], procedures: &[String]) -> Option<String> {
     let mut registry = Registry::<T>::new();
-    Product.register(&mut registry);
+    WITH_WORKLOADS.register(&mut registry);
     let module = String::from_utf8_lossy(module).to_ascii_lowercase();
     let full = procedures.iter().map(|name| format!("{module}.{}", name.to_ascii_lowercase()));
     full.into_iter().find(|name| registry.find(name).is_some())

@@ -6,7 +6,7 @@ use highwater_core::{Abort, Library, Registry};
 
 use super::double::{Map, multibulk};
 use super::sessions::Alone;
-use crate::library::Product;
+use crate::library::WITH_WORKLOADS;
 
 /// A node with ten accounts of 100.
 fn bank() -> Alone {
@@ -132,7 +132,7 @@ fn procedures_are_listed_with_signatures() {
 #[test]
 fn signatures_fit_their_procedures() {
     let mut registry = Registry::<Map>::new();
-    Product.register(&mut registry);
+    WITH_WORKLOADS.register(&mut registry);
     let lines = [
         ("audit.append", "3 9"),
         ("audit.noop", ""),

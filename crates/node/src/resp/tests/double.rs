@@ -15,7 +15,7 @@ use highwater_core::{
 use highwater_engines::Service;
 use highwater_engines::seam::{Freshness, Refusal, Taken};
 
-use crate::library::Product;
+use crate::library::WITH_WORKLOADS;
 use crate::resp::acl::Access;
 use crate::resp::acl::change::News;
 use crate::resp::{
@@ -28,8 +28,9 @@ pub const START_MS: u64 = 1_700_000_000_000;
 
 /// Whether the product's table may be scanned.
 fn is_ordered(table: TableId) -> bool {
-    static ORDERED: LazyLock<Vec<bool>> =
-        LazyLock::new(|| Product.tables().iter().map(|table| table.index == IndexKind::Ordered).collect());
+    static ORDERED: LazyLock<Vec<bool>> = LazyLock::new(|| {
+        WITH_WORKLOADS.tables().iter().map(|table| table.index == IndexKind::Ordered).collect()
+    });
     ORDERED[usize::from(table.0)]
 }
 

@@ -9,7 +9,7 @@ use highwater_engines::sessions::Most;
 use highwater_engines::{EngineKind, Options, Outbox, Replica, Request, Service, Token, build};
 
 use super::double::wire;
-use crate::library::Product;
+use crate::library::WITH_WORKLOADS;
 use crate::resp::acl::Access;
 use crate::resp::acl::change::News;
 use crate::resp::{Allowance, Callables, Connection, Description, Door, Procedures, Waiting};
@@ -23,7 +23,7 @@ pub(super) struct Alone {
 impl Alone {
     pub(super) fn new() -> Alone {
         let options = Options::new(NodeId(0), 1, 1, Incarnation(1));
-        let replica = build(EngineKind::Silo, options, &Product, Arc::new(Clock::counter()));
+        let replica = build(EngineKind::Silo, options, &WITH_WORKLOADS, Arc::new(Clock::counter()));
         let describe = || Description {
             service: Service::Serving,
             role: "leader".into(),

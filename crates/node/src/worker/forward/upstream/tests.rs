@@ -190,7 +190,7 @@ fn what_is_run_here_is_run_at_the_time_of_this_node() {
     let (door, get) = (bench::door(), Opcode::find(b"get").unwrap());
     door.access.confirm(u64::MAX);
     let watch = bench::watch(&door);
-    let guests = Guests::new(Arc::new(door), watch, GuestLimits { queued: 1, owed: 1 });
+    let mut guests = Guests::new(Arc::new(door), watch, GuestLimits { queued: 1, owed: 1 });
     let mut upstream = Upstream::new(true, 100);
     upstream.ready(NodeId(1));
     upstream.look(0, ELSEWHERE);
@@ -202,6 +202,7 @@ fn what_is_run_here_is_run_at_the_time_of_this_node() {
     upstream.look(2, Ok(()));
     let mut engine = Engine([Ok(Taken::Placed)].into(), Vec::new(), Vec::new());
     let began = unix_ms();
+    guests.tell_time(began);
     upstream.run_again(2, &mut engine, |ask, args| guests.prepare(ask, args));
     let run = Moment::decode(&mut Reader::new(&engine.2[0])).unwrap();
     assert!((began..=unix_ms()).contains(&run.unix_ms), "{run:?}");
