@@ -99,6 +99,19 @@ impl Wires {
         self.on_way.retain(|(_, to, _), _| *to != node);
     }
 
+    /// A node was removed: the others have no connection with it any more, nor it with them.
+    pub fn part(&mut self, node: NodeId, at: Nanos) {
+        let ended: Vec<_> = self.open.keys().copied().filter(|(a, b, _)| *a == node || *b == node).collect();
+        for (a, b, worker) in ended {
+            let serial = self.open.remove(&(a, b, worker)).expect("it is open");
+            for way in [(a, b, worker), (b, a, worker)] {
+                let on_way = self.on_way.entry(way).or_default();
+                on_way.retain(|(_, of, came)| *of != serial || !matches!(came, Came::Frame(_)));
+                self.put(way, at, serial, Came::Down);
+            }
+        }
+    }
+
     /// News that have arrived by now. `flows`: whether anything gets from one node to another.
     pub fn arrivals(&mut self, now: Nanos, flows: impl Fn(Way) -> bool) -> Vec<Arrival> {
         let mut arrivals = Vec::new();

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 
 use highwater_checker::{History, Level, Options, check};
 use highwater_core::{NodeId, Outcome, Random, Timestamp};
-use highwater_engines::Nanos;
+use highwater_engines::{Nanos, Service};
 use highwater_node::clock::Stopwatch;
 use highwater_sim::faults::Hand;
 use highwater_sim::house::TOKENS;
@@ -261,8 +261,11 @@ impl House {
         if self.forwards.is_none() {
             return false;
         }
-        let up: Vec<NodeId> = self.hosts.keys().copied().collect();
+        let is_removed =
+            |node: &NodeId| world.status(*node).is_some_and(|status| status.service == Service::Removed);
+        let (removed, up): (Vec<NodeId>, Vec<NodeId>) = self.hosts.keys().copied().partition(is_removed);
         let House { wires, random, hosts, workers, .. } = self;
+        removed.into_iter().for_each(|node| wires.part(node, world.now));
         wires.connect(world.now, &up, *workers, &mut || HOP.0 + random.below(HOP.1));
         let flows = |(from, to, worker)| world.network.flows(from, to, Channel::Worker(worker));
         let arrivals = wires.arrivals(world.now, flows);
