@@ -14,7 +14,7 @@ use highwater_workloads::tpcc::customer::Who;
 use highwater_workloads::tpcc::layout::silo::rows as silo_rows;
 use highwater_workloads::tpcc::layout::{Layout, LayoutKind, Silo, Split};
 use highwater_workloads::tpcc::load::Chunk;
-use highwater_workloads::tpcc::population::Population;
+use highwater_workloads::tpcc::population::{Population, stream};
 use highwater_workloads::tpcc::rows::{
     Customer, CustomerInfo, History, Item, Order, OrderLine, Place, Stock, StockInfo,
 };
@@ -527,8 +527,8 @@ fn every_column_of_the_population_comes_back_from_both_layouts() {
             assert_eq!(info, StockInfo::decode(population.stock_info(2, i).as_slice()));
         }
         let (w, d) = places::<L>(&runner, 2, 5);
-        assert_eq!(w, population.place(split_table::WAREHOUSE_INFO, keys::warehouse(2)).as_slice());
-        assert_eq!(d, population.place(split_table::DISTRICT_INFO, keys::district(2, 5)).as_slice());
+        assert_eq!(w, population.place(stream::WAREHOUSE_INFO, keys::warehouse(2)).as_slice());
+        assert_eq!(d, population.place(stream::DISTRICT_INFO, keys::district(2, 5)).as_slice());
     }
     columns::<Split>();
     columns::<Silo>();

@@ -107,7 +107,7 @@ impl Context<'_> {
 
     /// Whether the node was started with a procedure of the workloads.
     fn hosts(&self, procedure: &str) -> Result<(), String> {
-        if self.shared.procedures.iter().any(|name| *name == procedure) {
+        if self.shared.procedures.contains(&procedure) {
             return Ok(());
         }
         Err("this node hosts no benchmarks; start all nodes with server.benchmarks = \"on\"".into())
