@@ -10,7 +10,7 @@ use crate::keys::Key;
 use crate::values::Value;
 
 /// The first table of a program, by id. Those before it are the product's own, with room for more to come, and the
-/// [catalogue](crate::catalogue): what a program wrote to disk is found again by later builds.
+/// catalogue: what a program wrote to disk is found again by later builds.
 pub const FIRST_TABLE: u8 = FIRST_PROGRAM_TABLE + 1;
 /// How many tables a program may have.
 pub const MAX_TABLES: u8 = 128;

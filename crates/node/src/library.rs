@@ -1,4 +1,4 @@
-//! What a node hosts: the tables and procedures of the product, and those of the program or the workloads that it is started with.
+//! The tables and procedures that a node hosts: the product's, and those of the program or the workloads that it is started with.
 
 use std::sync::Arc;
 

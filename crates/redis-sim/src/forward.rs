@@ -29,7 +29,7 @@ const WINDOW: usize = 4 << 10;
 pub struct Told {
     /// The client's connection.
     pub line: u64,
-    /// Of its requests.
+    /// Its number among the connection's requests.
     pub seq: u64,
     /// How it ended.
     pub outcome: Outcome,
@@ -162,7 +162,7 @@ impl Forward {
         self.tell(place, seq, (Outcome::Denied, Timestamp::ZERO), why.into_bytes());
     }
 
-    /// What clients of this node are to be told.
+    /// Answers for clients of this node.
     pub fn take_told(&mut self) -> Vec<Told> {
         std::mem::take(&mut self.told)
     }
@@ -215,7 +215,7 @@ impl Forward {
         self.guests.released(number, outcome, at, bytes);
     }
 
-    /// What leaves for other nodes.
+    /// Frames for other nodes.
     pub fn drain(&mut self) -> Vec<(NodeId, Frame)> {
         self.upstream.drain().chain(self.guests.drain()).collect()
     }

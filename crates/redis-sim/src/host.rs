@@ -85,7 +85,7 @@ pub struct Host {
     unix_ms: u64,
 }
 
-/// What leaves a node.
+/// Bytes and frames that leave a node.
 #[derive(Default)]
 pub struct Output {
     /// For clients, by connection.
@@ -381,7 +381,7 @@ impl Host {
         }
     }
 
-    /// What has come from other nodes is taken, and told to whoever asked.
+    /// Takes what has come from other nodes, and tells whoever asked.
     fn look_who_leads(
         &mut self,
         world: &World<Joined>,
@@ -411,7 +411,7 @@ impl Host {
         }
     }
 
-    /// What other nodes ask is handed to the engine, and what is asked of them leaves.
+    /// Hands to the engine what other nodes ask, and sends what is asked of them.
     fn serve_others(
         &mut self,
         world: &mut World<Joined>,

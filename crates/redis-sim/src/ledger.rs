@@ -1,4 +1,4 @@
-//! What hosts have handed to engines: whose each request is, and what is judged of it.
+//! A ledger of what hosts have handed to engines: whose each request is, and what is judged of it.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use highwater_sim::house::TOKENS;
 use crate::model::Op;
 use crate::order::{End, Record};
 
-/// Whose request a token is.
+/// The request that a token stands for.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     /// The node whose host asked.
     pub node: NodeId,
     /// In which life of it.
     pub process: u64,
-    /// By which worker.
+    /// The worker that handed it in.
     pub worker: u16,
     /// For whom.
     pub whose: Whose,
-    /// What is judged of it.
+    /// Its place among the records that are judged, if it is.
     pub record: Option<usize>,
 }
 
@@ -44,9 +44,9 @@ pub struct Ledger {
     under_way: BTreeMap<u64, Asked>,
     /// Requests that are judged, by the chance that was drawn for each; and whether an engine has taken them.
     drawn: BTreeMap<u64, (usize, bool)>,
-    /// What must not be.
+    /// The first thing that must not be.
     pub wrong: Option<String>,
-    /// What is judged in the order of the engine.
+    /// Records that are judged in the order of the engine.
     pub records: Vec<Record>,
     /// How often something happened.
     pub marks: BTreeMap<&'static str, u64>,
@@ -123,7 +123,7 @@ impl Ledger {
     }
 }
 
-/// What is judged of a request that is asked now.
+/// The record of a request that is asked now.
 pub fn record(op: Op, args: &[u8], now: Nanos, line: u64) -> Record {
     Record { op, unix_ms: moment(args).unix_ms, asked: now, line, end: End::Unknown }
 }

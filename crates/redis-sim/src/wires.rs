@@ -21,26 +21,26 @@ pub enum Came {
 
 /// News for the worker of a node.
 pub struct Arrival {
-    /// Where.
+    /// The node that hears it.
     pub to: NodeId,
-    /// Whose connection it is.
+    /// The node at the other end.
     pub from: NodeId,
-    /// Of both.
+    /// The number of both workers.
     pub worker: u16,
     /// Which of their connections, of all that there ever were.
     pub serial: u64,
-    /// What.
+    /// The news itself.
     pub came: Came,
 }
 
-/// What has not arrived, in order: when it does, over which connection, and what it is.
+/// News that have not arrived, in order: when each does, over which connection, and what it is.
 type OnWay = VecDeque<(Nanos, u64, Came)>;
 
 /// See the module.
 #[derive(Default)]
 pub struct Wires {
     serial: u64,
-    /// By pairs, the lesser node first.
+    /// Serials by pairs, the lesser node first.
     open: BTreeMap<Way, u64>,
     on_way: BTreeMap<Way, OnWay>,
 }

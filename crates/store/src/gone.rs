@@ -26,7 +26,7 @@ const SLOTS: usize = if cfg!(any(shuttle, loom)) { 4 } else { 1 << 16 };
 #[derive(Default)]
 pub(crate) struct Gone {
     slots: OnceLock<Box<[AtomicU64]>>,
-    /// Of all keys.
+    /// The same for all keys.
     base: AtomicU64,
 }
 

@@ -83,7 +83,7 @@ impl Store {
         &self.schema
     }
 
-    /// What is put into this empty store was copied or kept: deletes up to a timestamp may have left no trace in it. So no key without a record is told to
+    /// The state that is put into this empty store was copied or kept: deletes up to a timestamp may have left no trace in it. So no key without a record is told to
     /// have been deleted earlier.
     pub fn lacks_deletes_until(&self, upto: Timestamp) {
         self.gone.note_all(upto);

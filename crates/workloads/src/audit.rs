@@ -8,7 +8,7 @@ use highwater_core::{Abort, Procedure, Registry, Transaction, View};
 use crate::bytes::bad_request;
 use crate::tables::AUDIT;
 
-/// What leaves a row: a node that has it hosts audits.
+/// The procedure that leaves a row: a node that has it hosts audits.
 pub const PROCEDURE: &str = Append::NAME;
 
 /// Registers this module's procedures.

@@ -153,7 +153,7 @@ impl Lanes {
         self.look_at(name);
     }
 
-    /// What was in the way of a lane has committed: those that wait may go on from `at`, unless they are above a time that is to come.
+    /// The transaction that was in the way of a lane has committed: those that wait may go on from `at`, unless they are above a time that is to come.
     pub fn wake(&mut self, name: u64, at: Nanos, has_come: impl Fn(Timestamp) -> bool) {
         let Some(lane) = self.all.get_mut(&name) else { return };
         (lane.turn, lane.rests) = (IN_A_ROW, lane.rests.min(at));
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!((since(lanes.take(20)), lanes.next(), lanes.waiting()), (Some(5), None, 0));
     }
 
-    /// Of those in which nobody waits some are remembered, with what is known of them.
+    /// Some lanes in which nobody waits are remembered, with what is known of them.
     #[test]
     fn idle_lanes_are_forgotten_one_after_the_other() {
         let mut lanes = Lanes::default();
@@ -331,7 +331,7 @@ mod tests {
         }
     }
 
-    /// Who runs behind another one is taken whether it is due or not, the oldest first; not who goes by itself.
+    /// A request that runs behind another one is taken whether it is due or not, the oldest first; not one that goes by itself.
     #[test]
     fn those_that_may_join_are_taken_in_their_order() {
         let mut lanes = Lanes::default();

@@ -44,7 +44,7 @@ pub struct Joined {
     pub reply: Vec<u8>,
 }
 
-/// Who looks again soon does not look all the time.
+/// A request that looks again soon does not look all the time.
 const LEAST_PAUSE: Nanos = 100_000;
 /// Attempts are put off by so many round trips at most, however many there were.
 const MOST_ROUND_TRIPS: u64 = 64;

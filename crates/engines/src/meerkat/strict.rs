@@ -37,7 +37,7 @@ const CLASSES: [usize; 4] = [4 << 10, 64 << 10, 1 << 20, usize::MAX];
 /// A lead that was enough halves in about so long, in nanoseconds.
 const FADES: Nanos = 500_000_000;
 
-/// What comes too late raises the lead by one part in so many of what it lacked. One that was held up by itself says little of the others; of
+/// A transaction that comes too late raises the lead by one part in so many of what it lacked. One that was held up by itself says little of the others; of
 /// those that are late all the time a few are enough.
 const PARTS: u64 = 4;
 

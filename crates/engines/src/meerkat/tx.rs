@@ -83,7 +83,7 @@ pub struct MeerkatTx<S = Latest> {
     grows: u64,
     value: Vec<u8>,
     work: Work,
-    /// What is run next goes on with the transaction that is open.
+    /// The next request goes on with the transaction that is open.
     joins: bool,
     together: Together,
 }

@@ -37,7 +37,7 @@ fn word(start: u64) -> Bytes {
     ControlMessage::Disk(DiskWord { starts: Arc::new(starts), synced: 0 }).encode()
 }
 
-/// What it writes in its next turn: of others' disks, and of anything else.
+/// The records of its next turn: about others' disks, and about anything else.
 fn writes(controller: &mut RolisController) -> (usize, usize) {
     let mut out = ControlOutbox::default();
     controller.turn(0, &mut out);

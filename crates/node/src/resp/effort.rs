@@ -37,7 +37,7 @@ pub const COUNTS: u64 = 40_000;
 /// A lock that others may have, and a copy of what it guards; a word to another thread.
 pub const LOOK: u64 = 1_000;
 
-/// What was spent since it was taken last.
+/// The steps that were spent since they were taken last.
 #[derive(Default)]
 pub struct Effort {
     spent: Cell<u64>,

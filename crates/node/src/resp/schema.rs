@@ -16,7 +16,7 @@ pub const NAMES: TableId = TableId(2);
 pub const ELEMENTS: TableId = TableId(3);
 /// The items of lists between their ends, some items a row.
 pub const ITEMS: TableId = TableId(4);
-/// What of the keyspace is to be removed, and when.
+/// Keys and collections that are to be removed, and when.
 pub const DUE: TableId = TableId(5);
 /// Scripts, by the SHA-1 of their text.
 pub const SCRIPTS: TableId = TableId(6);

@@ -115,7 +115,7 @@ pub struct Counted {
     pub held: usize,
     /// Of these what the socket could take at once.
     pub output: usize,
-    /// Of these what was given though the worker's replies were full.
+    /// Bytes of these that were given though the worker's replies were full.
     pub beyond: usize,
 }
 

@@ -40,7 +40,7 @@ const HOP: (Nanos, Nanos) = (5_000, 60_000);
 const BEGIN_MS: u64 = 1_700_000_000_000;
 /// So many commands are typed at once, at most.
 const MOST_AT_ONCE: u64 = 8;
-/// What hosts that forward measure by.
+/// The stopwatch of hosts that forward.
 static STOPWATCH: LazyLock<Stopwatch> = LazyLock::new(Stopwatch::calibrate);
 /// Between looks of hosts whose threads were not at hand.
 const AGAIN: Nanos = MS / 10;
@@ -278,7 +278,7 @@ impl House {
         any
     }
 
-    /// What hosts have for clients and for each other is on its way.
+    /// Sends what hosts have for clients and for each other.
     fn dispatch(&mut self, now: Nanos, node: NodeId, output: Output) {
         for (line, bytes) in output.bytes {
             let (guest, at) = (self.lines[&line], now + self.hop());

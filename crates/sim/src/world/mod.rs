@@ -404,7 +404,7 @@ impl<L: Library> World<L> {
         self.replica(of)?.workers[usize::from(worker)].released_up_to()
     }
 
-    /// What a worker says to [`waits_for_leader`](highwater_engines::Worker::waits_for_leader), if its process runs and it is not in the middle of a
+    /// The answer of a worker to [`waits_for_leader`](highwater_engines::Worker::waits_for_leader), if its process runs and it is not in the middle of a
     /// turn.
     pub fn waits_for_leader(&self, of: NodeId, worker: u16) -> bool {
         self.replica(of).is_some_and(|replica| replica.workers[usize::from(worker)].waits_for_leader())

@@ -269,7 +269,7 @@ fn voters_say_what_they_know_of_others_disks() {
     assert!(!sent(&mut new).iter().any(|(_, message)| matches!(message, Control::Judged { .. })));
 }
 
-/// What it writes on its disk from here on: of others' disks, and of what others count on.
+/// The records that it writes on its disk from here on: about others' disks, and about what others count on.
 fn kept(controller: &MeerkatController) -> (usize, usize) {
     let kept = controller.shared.commands[0].take().into_iter().filter_map(|command| match command {
         Command::Keep(_, kept) => Some(kept),

@@ -132,7 +132,7 @@ struct Trio {
     /// Records that each has handed out to be written.
     written: Vec<Vec<Bytes>>,
     replies: Vec<(NodeId, Token, Outcome)>,
-    /// What each of them says.
+    /// The reply of each.
     answers: Vec<(Token, Vec<u8>)>,
     /// Keys that were named to the hosts as they took effect.
     named: Vec<(NodeId, Box<[u8]>)>,

@@ -21,11 +21,11 @@ pub(super) const MOST_TOGETHER: usize = 32;
 /// Bytes that a transaction has read and written when the last one joins it, at most.
 const MOST_BYTES: usize = 16 << 10;
 
-/// What was executed, and is to be proposed.
+/// Requests that were executed, and are to be proposed.
 pub(super) struct Ran {
     /// How the first request ends, if all is found valid. The others commit.
     pub outcome: Outcome,
-    /// What it is answered.
+    /// Its answer.
     pub reply: Vec<u8>,
     /// Those behind it.
     pub joined: Vec<Behind>,
@@ -100,7 +100,7 @@ impl MeerkatWorker {
         }
     }
 
-    /// What has committed may have been in the way of those that wait for its key.
+    /// A transaction that has committed may have been in the way of those that wait for its key.
     pub(super) fn frees(&mut self, payload: &Payload) {
         if self.owns.lanes.waiting() > 0 {
             self.woken.extend(payload.first_key());

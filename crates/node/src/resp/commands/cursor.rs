@@ -11,7 +11,7 @@
 //! that has handed such a cursor out [remembers](crate::resp::bookmarks) the spot and need not look for it.
 //!
 //! Two names of one print could lead a scan in a circle, and 2^19 names that somebody makes have two. So prints have a secret in them that no client knows
-//! ([`Secret`](crate::resp::keyspace::secret::Secret)), and each collection has prints of its own.
+//! ([`Secret`]), and each collection has prints of its own.
 //!
 //! # Invariant
 //!
@@ -131,7 +131,7 @@ impl Crowd {
     }
 }
 
-/// What prints are made with: the secret, and the collection (0: the names of keys).
+/// The key of prints: the secret, and the collection (0: the names of keys).
 #[derive(Clone, Copy, Debug)]
 pub struct PrintKey {
     secret: Secret,

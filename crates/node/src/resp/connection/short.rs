@@ -1,4 +1,4 @@
-//! What goes on while there is no room for long replies.
+//! Short replies, which go on while there is no room for long ones.
 //!
 //! How long a reply is shows when it is there. So while its clients hold as much as they may, a host gives allowances for *short* replies
 //! alone. A request is then submitted with the flag that has it done [only if its reply is short](Framing::is_short); if it is not, nothing was
@@ -110,7 +110,7 @@ impl Connection {
     }
 }
 
-/// What libraries ask when they connect.
+/// The questions that libraries ask when they connect.
 fn is_short_question(opcode: Opcode, args: &[u8]) -> bool {
     let word = single::args(args).next().unwrap_or_default();
     let is = |words: &[&str]| words.iter().any(|known| word.eq_ignore_ascii_case(known.as_bytes()));

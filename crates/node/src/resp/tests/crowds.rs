@@ -96,7 +96,7 @@ fn long_names_of_one_hash_are_scanned_and_counted_like_others() {
     }
 }
 
-/// Who knew the prints chose two names of one, and everybody's scan went in a circle, or left out what stands between them.
+/// Somebody who knew the prints chose two names of one, and everybody's scan went in a circle, or left out what stands between them.
 #[test]
 fn prints_have_a_secret_in_them() {
     for kind in KINDS {

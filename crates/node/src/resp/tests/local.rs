@@ -16,7 +16,7 @@ type Words = Vec<Vec<u8>>;
 const MOST_OF_PATTERNS: u64 = 2_100_000;
 const MOST_OF_ONE: i64 = 32 << 20;
 
-/// What a command, or several, came to.
+/// The cost of a command, or of several.
 struct Cost {
     /// Steps of patterns that were taken.
     patterns: u64,
@@ -79,7 +79,7 @@ fn again(words: &[&str], count: usize) -> Words {
     words.repeat(count).into_iter().map(Into::into).collect()
 }
 
-/// What costs most of what has a form of its own; the last word is said again and again.
+/// The dearest commands that have a form of their own; the last word is said again and again.
 fn with_words_of_theirs(many: usize, long: usize) -> Vec<Words> {
     let rows: Vec<(&str, Vec<Vec<u8>>)> = vec![
         ("COMMAND LIST FILTERBY PATTERN", vec![stars(long)]),

@@ -49,7 +49,7 @@ fn what_is_short_is_answered_and_what_is_not_waits_and_those_behind_it_too() {
     }
 }
 
-/// Of a block all is undone, and done once in the end.
+/// All of a block is undone, and done once in the end.
 #[test]
 fn a_block_whose_replies_are_not_short_changes_nothing_until_it_is_done() {
     let mut client = client_with_long_values();
@@ -79,7 +79,7 @@ fn requests_whose_replies_are_of_any_length_wait_for_room_and_watches_do_not() {
     }
 }
 
-/// What becomes of it otherwise is its end.
+/// Any other outcome is its end.
 #[test]
 fn an_end_without_a_reply_is_no_sign_of_a_long_one() {
     for outcome in [Outcome::Conflict, Outcome::Unknown, Outcome::OutOfMemory, Outcome::DiskFull] {

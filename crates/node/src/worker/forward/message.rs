@@ -25,7 +25,7 @@ use crate::resp::acl::user::owner_of;
 use crate::resp::command::COMMANDS;
 use crate::resp::request::{Args, Effect};
 
-/// Of what is said here, and of what requests say; another number for every change. 3: a request may be done only if its reply is short.
+/// The version of what is said here, and of what requests say; another number for every change. 3: a request may be done only if its reply is short.
 const VERSION: u64 = 3;
 /// Longer contents stand in the body.
 const SHORT_BYTES: usize = 16 << 10;

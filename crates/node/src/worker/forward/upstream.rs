@@ -236,7 +236,7 @@ impl Upstream {
         self.paused.contains_key(&at)
     }
 
-    /// What a pause held comes before what its clients asked later.
+    /// Requests that a pause held come before what their clients asked later.
     fn end_pause(&mut self) {
         for asked in std::mem::take(&mut self.paused).into_values().flat_map(|asked| asked.into_iter().rev())
         {

@@ -151,7 +151,7 @@ pub fn door() -> Door {
     }
 }
 
-/// What its requests are measured by.
+/// The clocks and names by which its requests are measured.
 pub fn watch(door: &Door) -> Watch {
     Watch {
         worker: 0,

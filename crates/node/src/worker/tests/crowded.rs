@@ -45,7 +45,7 @@ pub fn who_asks_for_little_waits_for_nobody_who_asks_for_much(io: Io) {
     );
 }
 
-/// What is behind a request whose reply was not short comes behind it still.
+/// A request behind one whose reply was not short comes behind it still.
 pub fn who_asks_for_much_gets_it_in_order_once_there_is_room(io: Io) {
     let (mut bench, crowd) = crowd(io, 40, &[gets(LONG, 1), b"PING\r\n".to_vec(), gets(9, 1)].concat());
     // All of them read, one after the other. Each reply is bytes x but for that of PING.

@@ -53,7 +53,7 @@ fn those_that_wait_for_a_key_commit_together() {
     assert!(trio.at(A).owns.is_empty());
 }
 
-/// What one takes back is its own, and no other one's.
+/// A request takes back what is its own, and no other one's.
 #[test]
 fn who_rolls_back_goes_by_itself() {
     let mut trio = Trio::new(Durability::Memory);
