@@ -266,7 +266,7 @@ impl Owns {
         assert!(before.is_none(), "{ts} names one transaction");
     }
 
-    /// One ends; whether it commits. `rest`: until when its lane rests then: see [`Lanes::end`].
+    /// One ends; whether it commits. `rest`: until when its lane rests then: see `Lanes::end`.
     pub fn remove(&mut self, ts: Timestamp, commit: bool, rest: (Nanos, Nanos)) -> Option<Own> {
         let own = self.all.remove(&ts)?;
         self.bytes -= own.bytes();
