@@ -17,6 +17,7 @@ use highwater_client::{Client, Counts, Error, Options};
 use highwater_core::{Abort, Direction, Fingerprint, Incarnation, Library, TableId, TableSpec, Transaction};
 use highwater_engines::meerkat::delegate::Ask;
 use highwater_engines::meerkat::delegate::wire::{Hello, VERSION, WELCOME_BYTES, Welcome, prefix};
+use highwater_node::config::Benchmarks;
 use highwater_node::library::WITH_WORKLOADS;
 use highwater_node::resp::KEYSPACE;
 use highwater_node::{Config, Node, Signals};
@@ -166,7 +167,7 @@ fn clients_see_their_own_writes_and_run_again_when_others_were_in_the_way() {
         assert_eq!(tx.delete(KEYSPACE, b"fresh"), Ok(true));
         Ok(before)
     });
-    assert_eq!((seen, runs), (Ok(41), 2));
+    assert!(seen == Ok(41) && runs > 1, "{seen:?}, {runs} runs");
     assert_eq!(other.transaction(|tx| number(tx, b"shared")), Ok(42));
     let rolled_back = other.transaction(|tx| {
         set(tx, b"shared", 7)?;
@@ -296,6 +297,7 @@ fn who_does_not_fit_is_refused_in_words() {
     assert!(refusal(options(&alone)).contains("clients of rolis do not coordinate"));
     alone = config(1, 1);
     alone.cluster.engine = "meerkat".into();
+    alone.server.benchmarks = Benchmarks::On;
     let _meerkat = start_alone(&alone);
     let other = Options { cluster: "other".into(), ..options(&alone) };
     assert!(refusal(other).contains("belongs to"));
@@ -330,6 +332,7 @@ fn raw(config: &Config) -> TcpStream {
 fn who_makes_no_sense_is_disconnected() {
     let mut alone = config(1, 1);
     alone.cluster.engine = "meerkat".into();
+    alone.server.benchmarks = Benchmarks::On;
     let node = start_alone(&alone);
     let nonsense = [99; 30];
     let mut damaged = [&prefix(&nonsense)[..], &nonsense].concat();
@@ -361,6 +364,7 @@ fn who_makes_no_sense_is_disconnected() {
 fn who_does_not_read_is_disconnected() {
     let mut alone = config(1, 1);
     alone.cluster.engine = "meerkat".into();
+    alone.server.benchmarks = Benchmarks::On;
     alone.limits.stuck_timeout_s = 1;
     let node = start_alone(&alone);
     let mut client = Client::connect(&WITH_WORKLOADS, options(&alone)).unwrap();
