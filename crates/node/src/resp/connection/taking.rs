@@ -306,6 +306,7 @@ impl Connection {
     /// Subscribes to what sentinels tell, or does so no more.
     fn subscribe(&mut self, kind: Kind, adds: bool) -> Result<(), CommandError> {
         if self.transactions.in_block() {
+            self.transactions.refuse();
             return Err(CommandError::NotInsideMulti);
         }
         let (names, client) = (single::args(&self.args), &mut self.client);

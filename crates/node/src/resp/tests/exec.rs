@@ -21,6 +21,19 @@ fn ask(client: &mut Client, words: &[&[u8]]) -> String {
     client.send(&multibulk(words.iter().copied()))
 }
 
+/// A command that is refused while others are queued ends the block: what stands behind it was meant to follow it.
+#[test]
+fn what_may_not_be_queued_ends_the_block() {
+    let mut client = Node::new().client();
+    for refused in ["SUBSCRIBE +switch-master", "PSUBSCRIBE *", "HELLO 3", "BLPOP none"] {
+        client.ask("MULTI");
+        assert!(client.ask(refused).starts_with('-'), "{refused}");
+        client.ask("SET k v");
+        assert!(client.ask("EXEC").starts_with("-EXECABORT"), "{refused}");
+    }
+    assert_eq!(client.ask("EXISTS k"), ":0\r\n");
+}
+
 #[test]
 fn arguments_that_make_no_sense_are_told_so() {
     let node = Node::new();
