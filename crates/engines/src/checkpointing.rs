@@ -136,6 +136,14 @@ impl<B, F, S> Checkpointing<B, F, S> {
         }
     }
 
+    /// The beginning of the one that the host scans for.
+    pub fn scans_for(&self) -> Option<&B> {
+        match &self.stage {
+            Some(Stage::Scanning { begun, .. }) => Some(begun),
+            _ => None,
+        }
+    }
+
     /// The host has scanned everything.
     pub fn scanned(&mut self, complete_at: Timestamp) {
         self.stage = match self.stage.take() {

@@ -111,7 +111,9 @@ impl RolisController {
             Some(_) => self.desk.shared.clock.now(),
             None => self.desk.shared.watermark.mark(),
         };
-        let complete_at = position.max(newest);
+        // Whoever has just lost the lead may have a mark below the floor that it chose as a leader.
+        let floor = self.checkpointing.scans_for().map_or(Timestamp::ZERO, |(_, floor)| *floor);
+        let complete_at = position.max(newest).max(floor);
         // A turn or more has passed: the level in use is among it.
         self.written_anew.1 = self.desk.written();
         self.checkpointing.scanned(complete_at);
@@ -383,5 +385,27 @@ mod tests {
         let orders = ordered(&mut controller);
         assert!(orders.iter().any(|order| matches!(order, CheckpointOrder::Abandon(_))), "{orders:?}");
         assert!(!orders.iter().any(|order| matches!(order, CheckpointOrder::Publish { .. })), "{orders:?}");
+    }
+
+    /// It was, and whoever writes it does not bear that: a leader chose the floor, and lost its lead while it scanned (seed 62000893 with disks).
+    #[test]
+    fn a_checkpoint_is_not_complete_before_its_floor() {
+        let mut controller = controller(Durability::Sync);
+        let mark_at = |controller: &RolisController, mark| {
+            controller.desk.shared.watermark.restart(Epoch(0), members(), Timestamp(mark), &[EntryIndex(1)]);
+        };
+        mark_at(&controller, 500);
+        controller.begin_checkpoint(1);
+        let number = controller.checkpointing.number();
+        let located = (EntryIndex(1), LogPosition(0), RecoveryPoint::default());
+        controller.on_checkpoint_from(1, number, STREAM, Some(located));
+        mark_at(&controller, 7);
+        controller.on_checkpoint_news(2, CheckpointNews::Scanned { number, newest: Timestamp(3) });
+        controller.on_checkpoint_settled(2, number, STREAM, Some(EntryIndex(0)));
+        let complete_at = ordered(&mut controller).into_iter().find_map(|order| match order {
+            CheckpointOrder::Publish { complete_at, .. } => Some(complete_at),
+            _ => None,
+        });
+        assert_eq!(complete_at, Some(Timestamp(500)));
     }
 }
