@@ -315,6 +315,7 @@ fn every_error_has_a_row() {
         "crates/node/src/resp/errors/command.rs",
         "crates/node/src/resp/errors/request.rs",
         "crates/node/src/resp/errors/texts.rs",
+        "crates/node/src/resp/endings.rs",
         "crates/node/src/resp/modules/mod.rs",
         "crates/engines/src/sessions/mod.rs",
         "crates/engines/src/rolis/bounded.rs",

@@ -5,7 +5,7 @@
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 mod drill;
@@ -48,6 +48,36 @@ fn a_disk_that_is_no_good_says_which_file_and_what_to_do() {
     assert!(text.contains("identity is damaged") && text.contains("move this folder away"), "{text}");
     assert!(!text.contains("storage.dir"), "{text}");
     std::fs::write(&identity, whole).unwrap();
+}
+
+/// A journal names tables by number. A node that hosted fewer panicked at the first row of another one.
+#[test]
+fn a_folder_with_other_tables_is_refused_in_words() {
+    let mut cluster = Cluster::start("tables", "durability = \"sync\"", None);
+    let (_, mut client) = cluster.leader();
+    write(&mut client, 0);
+    cluster.kill_all();
+    let config = cluster.directory().join("0.toml");
+    let identity = cluster.directory().join("node-0/identity");
+    let before = std::fs::read(&identity).unwrap();
+    let mut command = binary();
+    command.args(["serve", "--set", "server.benchmarks=on", "--config"]).arg(&config);
+    let mut node = command.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let began = Instant::now();
+    while std::fs::read(&identity).is_ok_and(|now| now == before) {
+        assert!(node.try_wait().unwrap().is_none(), "more tables are no reason to refuse a folder");
+        assert!(began.elapsed() < PATIENCE, "it begins");
+        std::thread::yield_now();
+    }
+    node.kill().unwrap();
+    node.wait().unwrap();
+    let mut command = binary();
+    command.args(["serve", "--set", "server.benchmarks=off", "--config"]).arg(&config);
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    let text = text.lines().last().unwrap();
+    assert!(text.contains("tables") && text.contains("server.benchmarks"), "{text}");
 }
 
 /// The files are those of somebody else.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  0  magic        8 bytes  "HWIDENTY"
-//!  8  version      u32      2
+//!  8  version      u32      3
 //! 12  crc          u32      CRC-32 (IEEE) over the file except these four bytes
 //! 16  incarnation  u64
 //! 24  generation   u64      starts so far
@@ -15,9 +15,10 @@
 //!     generation   u64      once more; then the last starts
 //!     count        u16
 //!     starts       count * (number u64 | had u64), the oldest first
+//!     tables       u8       how many; then a print of each, u32
 //! ```
 //!
-//! Version 1 ends behind the cluster's id. It is read, as that of a node of which nothing else is known, and replaced at the next start.
+//! Version 2 ends behind the starts, version 1 behind the cluster's id. Both are read, as those of nodes of which nothing else is known, and replaced at the next start.
 
 use std::fmt;
 use std::io;
@@ -27,12 +28,15 @@ use highwater_core::evidence::{Begun, Claim, MOST_STARTS, Start, Starts};
 use highwater_core::{Incarnation, NodeId};
 
 use crate::disk::is_full;
+use crate::tables::{self, Tables};
 use crate::{Ballast, Disk, DiskFile};
 
 /// Version of the format.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 /// The first version, which is read as well: it says nothing of starts but how many there were.
 const FIRST_VERSION: u32 = 1;
+/// The second says nothing of tables.
+const WITHOUT_TABLES: u32 = 2;
 /// Longest cluster id, in bytes.
 pub const MAX_CLUSTER_BYTES: usize = 255;
 
@@ -43,7 +47,8 @@ const NEW_NAME: &str = "identity.new";
 const MAGIC: [u8; 8] = *b"HWIDENTY";
 const HEAD_BYTES: usize = 34;
 /// Nothing longer is an identity.
-const MAX_BYTES: usize = HEAD_BYTES + MAX_CLUSTER_BYTES + 8 + 1 + 8 + 2 + MOST_STARTS * 16;
+const MAX_BYTES: usize =
+    HEAD_BYTES + MAX_CLUSTER_BYTES + 8 + 1 + 8 + 2 + MOST_STARTS * 16 + tables::MAX_BYTES;
 /// The room for another one is held in the ballast.
 const BALLAST_BYTES: u64 = 4096;
 const _: () = assert!(MAX_BYTES as u64 <= BALLAST_BYTES, "an identity fits its ballast");
@@ -65,6 +70,8 @@ pub struct Identity {
     pub begun: Begun,
     /// An earlier life of this node was part of a cluster: it founds none.
     pub past: bool,
+    /// The tables that its records are of.
+    pub tables: Tables,
 }
 
 /// Why a disk is not this node's.
@@ -134,7 +141,8 @@ impl Identity {
     pub fn new(cluster: &str, node: NodeId, incarnation: Incarnation) -> Identity {
         assert!(cluster.len() <= MAX_CLUSTER_BYTES, "a cluster's id has {MAX_CLUSTER_BYTES} bytes at most");
         let (starts, begun, past) = (Starts::default(), Begun::Nothing, false);
-        Identity { cluster: cluster.into(), node, incarnation, starts, begun, past }
+        let tables = Tables::default();
+        Identity { cluster: cluster.into(), node, incarnation, starts, begun, past, tables }
     }
 
     /// The node that this is on this disk: the one that is there, or, where there is none, a new one in the incarnation `fresh`. Nothing is written.
@@ -260,6 +268,7 @@ impl Identity {
         bytes.extend_from_slice(&begun.to_le_bytes());
         bytes.push(self.past.into());
         self.starts.encode(&mut bytes);
+        self.tables.encode(&mut bytes);
         let crc = crc_of(&bytes);
         bytes[12..16].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -292,13 +301,17 @@ impl Identity {
             _ => take_evidence(&mut reader)
                 .map_err(|_| damaged("what it says of its starts makes no sense"))?,
         };
+        let tables = match version {
+            FIRST_VERSION | WITHOUT_TABLES => Tables::default(),
+            _ => Tables::decode(&mut reader).map_err(|_| damaged("what it says of tables makes no sense"))?,
+        };
         if !reader.is_empty() {
             return Err(damaged("it is too long"));
         }
         if starts.generation() != generation {
             return Err(damaged("it counts its starts twice, and not alike"));
         }
-        Ok(Identity { cluster: cluster.into(), node, incarnation, starts, begun, past })
+        Ok(Identity { cluster: cluster.into(), node, incarnation, starts, begun, past, tables })
     }
 }
 
@@ -430,7 +443,7 @@ mod tests {
         let crc = crc_of(&bytes);
         bytes[12..16].copy_from_slice(&crc.to_le_bytes());
         disk.replace(NAME, &bytes);
-        assert_eq!(start(&disk).unwrap_err().to_string(), "identity: format 7 is newer than this binary's 2");
+        assert_eq!(start(&disk).unwrap_err().to_string(), "identity: format 7 is newer than this binary's 3");
     }
 
     #[test]

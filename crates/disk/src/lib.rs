@@ -12,9 +12,11 @@ pub mod journal;
 mod mark;
 pub mod simulated;
 pub mod stale;
+mod tables;
 
 pub use ballast::Ballast;
 pub use disk::{Disk, DiskFile, lacks_descriptor};
 pub use identity::{Identity, IdentityError};
 pub use journal::{Journal, JournalError, JournalOptions};
 pub use simulated::SimulatedDisk;
+pub use tables::Tables;

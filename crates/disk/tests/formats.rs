@@ -12,7 +12,7 @@ use crate::checkpoint::support::{Leader, PLENTY, SMALL, load, publish, schema};
 use highwater_core::evidence::{Begun, Start, Starts};
 use highwater_core::{Incarnation, NodeId};
 use highwater_disk::journal::MIN_SEGMENT_BYTES;
-use highwater_disk::{Disk, Identity, Journal, JournalOptions, SimulatedDisk};
+use highwater_disk::{Disk, Identity, Journal, JournalOptions, SimulatedDisk, Tables};
 
 /// Bytes in a line.
 const LINE: usize = 32;
@@ -72,7 +72,7 @@ fn as_it_was_once(format: &str, name: &str) -> SimulatedDisk {
 
 fn identity(starts: Starts, begun: Begun, past: bool) -> Identity {
     let (cluster, node, incarnation) = ("north".into(), NodeId(2), Incarnation(0x0123_4567_89ab_cdef));
-    Identity { cluster, node, incarnation, starts, begun, past }
+    Identity { cluster, node, incarnation, starts, begun, past, tables: Tables::default() }
 }
 
 #[test]
@@ -82,13 +82,24 @@ fn identities_of_format_1_are_those_of_nodes_of_which_little_is_known() {
     assert_eq!(Identity::read(&then).unwrap(), Some(known));
 }
 
-#[test]
-fn identities_of_format_2() {
+fn starts() -> Starts {
     let last = vec![Start { number: 0x1122_3344_5566_7788, had: 99 }, Start { number: 5, had: 1 << 40 }];
-    let identity = identity(Starts::new(7, last), Begun::Segment(3), true);
+    Starts::new(7, last)
+}
+
+#[test]
+fn identities_of_format_2_are_those_of_nodes_whose_tables_are_not_known() {
+    let then = as_it_was_once("identity-2", "identity");
+    assert_eq!(Identity::read(&then).unwrap(), Some(identity(starts(), Begun::Segment(3), true)));
+}
+
+#[test]
+fn identities_of_format_3() {
+    let tables = Tables::of(&schema());
+    let identity = Identity { tables, ..identity(starts(), Begun::Segment(3), true) };
     let disk = SimulatedDisk::new(1);
     identity.write(&disk).unwrap();
-    let then = as_it_was("identity-2", &disk);
+    let then = as_it_was("identity-3", &disk);
     assert_eq!(Identity::read(&then).unwrap(), Some(identity));
 }
 

@@ -1,6 +1,6 @@
 //! One worker's part in forwarding (`server.forward`): the node's own code for both sides, between simulated connections and a simulated engine.
 //!
-//! What does not fit: clients that wait for data stand in line at the leader, and are woken by it; plans with forwarding have none.
+//! Not drawn: clients that wait for data stand in line at the leader, and are woken by it; plans with forwarding have none.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -40,7 +40,7 @@ pub struct Asked {
 pub struct Joined {
     /// The request.
     pub asked: Asked,
-    /// What its client is told if it commits.
+    /// The reply to its client if it commits.
     pub reply: Vec<u8>,
 }
 
@@ -149,7 +149,7 @@ pub struct Tally {
 pub struct Own {
     /// What to run again if it aborts.
     pub asked: Asked,
-    /// What its client is told if it commits.
+    /// The reply to its client if it commits.
     pub outcome: Outcome,
     /// The same.
     pub reply: Vec<u8>,

@@ -8,7 +8,7 @@
 //! - What a client can make long by its words alone is bounded for each command: names ([`MOST_NAMES`]), and patterns, their
 //!   length and their steps ([`Steps::of_names`]).
 //!
-//! What is long because there is much to tell (`CLIENT LIST` of many clients, `ACL LIST` of many users) is told all the same.
+//! A reply that is long because there is much to tell (`CLIENT LIST` of many clients, `ACL LIST` of many users) is told all the same.
 
 use std::cell::Cell;
 
@@ -81,7 +81,7 @@ impl Effort {
     /// The commands of one request have had their steps.
     ///
     /// # Errors
-    /// What its client is told.
+    /// The words to its client.
     pub fn check(&self) -> Result<(), CommandError> {
         const TOO_MUCH: CommandError = CommandError::Text(
             "EXECABORT Transaction discarded because it takes too long what its node answers by itself",

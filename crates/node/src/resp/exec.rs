@@ -2,24 +2,15 @@
 
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::limits::MAX_REPLY_BYTES;
-use highwater_core::{Abort, Outcome, Procedure, Timestamp, Transaction, planted};
+use highwater_core::{Abort, Procedure, Timestamp, Transaction, planted};
 
 use super::commands;
-use super::errors::RequestError;
+use super::endings::{SHORT_REPLY_BYTES, malformed, panicked, stopped};
 use super::keyspace::head::Row;
 use super::keyspace::{KEYSPACE, Keyspace, Stop};
-use super::modules::COMPILING;
 use super::moment::Moment;
-use super::reply::{Protocol, Reply};
+use super::reply::Reply;
 use super::request::{Args, Framing, Step, Watch};
-
-/// Longest reply of a request that is done only if its reply is [short](Framing::is_short): what a socket takes at once.
-pub const SHORT_REPLY_BYTES: usize = 16 << 10;
-
-/// Whether a request that is done only if its reply is short ended so because it is not. Any other reply has bytes.
-pub fn is_not_short(outcome: Outcome, reply: &[u8]) -> bool {
-    outcome == Outcome::RolledBack && reply.is_empty()
-}
 
 /// `redis.exec`: checks what was watched, then runs commands; the reply is finished RESP.
 ///
@@ -55,29 +46,6 @@ impl Procedure for Exec {
     fn explain_panic(message: &str, _: &[u8], reply: &mut Vec<u8>) {
         panicked(message, reply);
     }
-}
-
-/// Says why a request stopped, where nobody else does: the store takes no key or value that is too long, and tells nobody but the command
-/// that asked. Whatever ends with its procedure's own decision has a reply, or its client would take the next one for it.
-pub(super) fn stopped(why: Abort, reply: &mut Vec<u8>) -> Abort {
-    match why {
-        Abort::NotReady => {
-            reply.clear();
-            reply.extend_from_slice(COMPILING);
-        }
-        Abort::BadRequest => {
-            reply.clear();
-            Reply::new(reply, Protocol::Resp2).error(RequestError::TooLong);
-        }
-        _ => {}
-    }
-    why
-}
-
-/// As an error of the door: whatever bytes a reply has go to the client's socket.
-#[cold]
-pub(super) fn panicked(message: &str, reply: &mut Vec<u8>) {
-    Reply::new(reply, Protocol::Resp2).error(RequestError::Panicked { message });
 }
 
 fn execute<T: Transaction>(
@@ -169,13 +137,6 @@ impl Procedure for ReadVersions {
     fn explain_panic(message: &str, _: &[u8], reply: &mut Vec<u8>) {
         panicked(message, reply);
     }
-}
-
-#[cold]
-pub(super) fn malformed(reply: &mut Vec<u8>) -> Result<(), Abort> {
-    reply.clear();
-    Reply::new(reply, Protocol::Resp2).error(RequestError::Malformed);
-    Err(Abort::BadRequest)
 }
 
 impl From<Malformed> for Stop {

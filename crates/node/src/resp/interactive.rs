@@ -33,8 +33,8 @@ use highwater_core::{Abort, Procedure, Transaction, planted};
 
 use super::command::Opcode;
 use super::commands;
+use super::endings::{malformed, panicked, stopped};
 use super::errors::{CommandError, RequestError};
-use super::exec::{malformed, panicked, stopped};
 use super::keyspace::{Keyspace, Stop};
 use super::moment::Moment;
 use super::reply::{Protocol, Reply};

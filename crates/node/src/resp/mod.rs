@@ -71,6 +71,7 @@ pub mod describe;
 pub mod double;
 pub mod effort;
 pub mod encodings;
+pub mod endings;
 pub mod errors;
 pub mod exec;
 pub mod frame;

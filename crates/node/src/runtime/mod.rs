@@ -110,10 +110,12 @@ fn run_once<L: Library>(
     let progress = Arc::new(StartProgress::until(asked.ends.clone()));
     let files = match config.cluster.durability {
         Durability::Memory => None,
-        Durability::Async | Durability::Sync => match recovery::open(config, fresh, progress.clone()) {
-            Err(_) if asked.to_end() => return Ok(None),
-            files => Some(files?),
-        },
+        Durability::Async | Durability::Sync => {
+            match recovery::open(config, &library.schema(), fresh, progress.clone()) {
+                Err(_) if asked.to_end() => return Ok(None),
+                files => Some(files?),
+            }
+        }
     };
     let starting = match files.as_ref().map(|_| answer_while_starting(config, &progress, asked)).transpose() {
         Err(_) if asked.to_end() => return Ok(None),

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use highwater_core::evidence::{Start, Starts};
 use highwater_core::threads::share_out;
-use highwater_core::{Incarnation, NodeId};
+use highwater_core::{Incarnation, NodeId, Schema};
 use highwater_disk::checkpoint::{
     Error, Loader, Loading, Manifest, PartLoader, Skipped, published, remove_leftovers,
 };
 use highwater_disk::identity::IdentityError;
 use highwater_disk::{
-    Disk, DiskFile, Identity, Journal, JournalError, JournalOptions, behind, journal, stale,
+    Disk, DiskFile, Identity, Journal, JournalError, JournalOptions, Tables, behind, journal, stale,
 };
 use highwater_engines::{LogPosition, Replica, Resume};
 
@@ -58,17 +58,24 @@ impl ThisStart {
     }
 }
 
-/// Opens this node's folder, or makes it. `fresh`: the incarnation of a node that has none.
+/// Opens this node's folder, or makes it. `schema`: what the node hosts; `fresh`: the incarnation of a node that has none.
 ///
 /// # Errors
-/// If another process uses it, it is another node's, or the disk refuses.
-pub fn open(config: &Config, fresh: Incarnation, progress: Arc<StartProgress>) -> Result<Files, NodeError> {
+/// If another process uses it, it is another node's or of other tables, or the disk refuses.
+pub fn open(
+    config: &Config,
+    schema: &Schema,
+    fresh: Incarnation,
+    progress: Arc<StartProgress>,
+) -> Result<Files, NodeError> {
     let path = config.storage.dir.join(format!("node-{}", config.node));
     let failed = |why: String| unusable(&path, why);
     let directory = take(&path, || progress.is_given_up()).map_err(|error| failed(why_not(&error)))?;
     owner::check_engine(&directory, config).map_err(&failed)?;
     let identity = Identity::find(&directory, &config.cluster.id, NodeId(config.node), fresh);
     let mut identity = identity.map_err(|error| failed(with_advice(&error)))?;
+    identity.tables.fit(schema).map_err(|why| failed(format!("{why}; {OTHER_TABLES}")))?;
+    identity.tables = Tables::of(schema);
     let own = getrandom::u64().map_err(|error| NodeError::System {
         what: "draw a start's number from the system's random numbers",
         error: error.into(),
@@ -123,6 +130,9 @@ fn unusable(path: &Path, why: String) -> NodeError {
 
 /// What helps a node whose disk is no good any more.
 pub(super) const COPIES: &str = "move this folder away, but keep it until the cluster serves, and the node copies the state of the others as a new life";
+
+/// What helps where a folder's records are of other tables.
+const OTHER_TABLES: &str = "start it as it was started: with server.benchmarks = \"on\" if it was, or in the program whose tables these are";
 
 fn with_advice(error: &IdentityError) -> String {
     match error {

@@ -12,7 +12,7 @@ use super::users::Gate;
 use crate::clock::unix_ms;
 use crate::poll::Interest;
 use crate::resp::describe::{command_of, words};
-use crate::resp::exec::SHORT_REPLY_BYTES;
+use crate::resp::endings::SHORT_REPLY_BYTES;
 use crate::resp::{Allowance, Connection};
 use crate::tls::Wire;
 use crate::token::{Owner, pack};

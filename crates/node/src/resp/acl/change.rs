@@ -21,8 +21,8 @@ use super::row::{self, Count, MARK, USER};
 use super::selector::Reading;
 use super::user::{SetUserError, User, check_name};
 use super::{DEFAULT, MAX_USER_BYTES, MAX_USERS, MAX_USERS_BYTES, USERS};
+use crate::resp::endings::stopped;
 use crate::resp::errors::{CommandError, RequestError};
-use crate::resp::exec::stopped;
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::request::Args;
 

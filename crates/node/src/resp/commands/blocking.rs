@@ -34,7 +34,7 @@ pub struct Wait {
 pub enum Awaited {
     /// Data: a look that finds none answers null.
     Data,
-    /// A module that is compiled: a request that comes too early is told [`COMPILING`](crate::resp::modules::COMPILING).
+    /// A module that is compiled: a request that comes too early is told [`COMPILING`](crate::resp::endings::COMPILING).
     Module,
 }
 

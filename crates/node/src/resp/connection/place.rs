@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::clients::Card;
 use super::super::command::Opcode;
 use super::super::commands::modules;
-use super::super::modules::COMPILING;
+use super::super::endings::COMPILING;
 use super::super::request::Framing;
 use super::*;
 

@@ -6,7 +6,7 @@
 //! must not overtake it. Other requests have replies that are short whatever they find, or wait for room.
 
 use super::super::command::Opcode;
-use super::super::exec::{SHORT_REPLY_BYTES, is_not_short};
+use super::super::endings::{SHORT_REPLY_BYTES, is_not_short};
 use super::super::request::Framing;
 use super::*;
 

@@ -68,10 +68,6 @@ pub const ABI: &str = "highwater1";
 /// What the names of exported procedures begin with.
 pub const PROCEDURE: &str = "procedure:";
 
-/// The words to a client whose request needs a module that this node is compiling.
-pub const COMPILING: &[u8] =
-    b"COMPILING this node is compiling a module that the request needs; nothing was done, ask again after a while";
-
 /// Longest module, in bytes.
 pub const MAX_MODULE_BYTES: usize = 1 << 20;
 /// All modules together, in bytes.

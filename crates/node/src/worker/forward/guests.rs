@@ -11,8 +11,8 @@ use bytes::Bytes;
 use highwater_core::{NodeId, Outcome, Timestamp, planted};
 use highwater_engines::{Frame, Nanos, Refusal, Request, Taken};
 
-use super::Runs;
 use super::message::{Ask, Message, decode_keys};
+use super::runs::Runs;
 use crate::resp::acl::change::News;
 use crate::resp::acl::requests;
 use crate::resp::connection::place::is_nothing;

@@ -28,16 +28,18 @@
 
 pub mod guests;
 pub mod message;
+mod runs;
 pub mod upstream;
 
 use std::sync::Arc;
 
 use highwater_core::{NodeId, Outcome, Timestamp};
-use highwater_engines::{Nanos, Refusal, Request, Taken, Worker};
+use highwater_engines::{Nanos, Refusal, Worker};
 
 use self::guests::Guests;
 pub use self::guests::{GuestLimits, SLOT};
 use self::message::{Message, format};
+pub use self::runs::Runs;
 pub use self::upstream::{Forwarded, Upstream};
 use super::clients::Clients;
 use super::keys::KEY_FORWARD;
@@ -50,28 +52,6 @@ use crate::resp::Door;
 use crate::transport::link::LinkLimits;
 use crate::transport::peers::{Lost, Peers};
 use crate::transport::{Arrival, Channel, Established};
-
-/// Whoever runs what is forwarded: a worker of an engine, or what stands for one in a simulated node.
-pub trait Runs {
-    /// See [`Worker::submit`].
-    ///
-    /// # Errors
-    /// As there.
-    fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal>;
-
-    /// See [`Worker::unreleased_reply_bytes`].
-    fn unreleased_reply_bytes(&self) -> usize;
-}
-
-impl<W: Worker + ?Sized> Runs for W {
-    fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
-        Worker::submit(self, now, request)
-    }
-
-    fn unreleased_reply_bytes(&self) -> usize {
-        Worker::unreleased_reply_bytes(self)
-    }
-}
 
 /// One worker's connections for requests that are forwarded, and both sides of them.
 pub struct Forwarding {

@@ -10,16 +10,16 @@
 //! order in which it came. Not if its client has had an answer to what it asked later: then it is told of the refusal. While it may yet have one, it
 //! waits: the node that refused may lead again before it comes to the rest, and take effect what was asked later first.
 //!
-//! What is to be run here and a pause holds (`CLIENT PAUSE`) waits for as long as any request that a pause holds, and its client with it. Nobody else does.
+//! A request that is to be run here and that a pause holds (`CLIENT PAUSE`) waits for as long as any other that a pause holds, and its client with it. Nobody else does.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use highwater_core::NodeId;
 use highwater_engines::{Frame, Nanos, Refusal, Request, Taken};
 
-use super::Runs;
 use super::guests::Judged;
 use super::message::{Ask, Message, encode_keys};
+use super::runs::Runs;
 use crate::resp::EngineRequest;
 use crate::token::{Owner, pack};
 

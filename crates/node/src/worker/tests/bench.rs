@@ -15,7 +15,7 @@ use crate::config::Io;
 use crate::meter::slow::SlowLog;
 use crate::poll::Poller;
 use crate::resp::acl::Access;
-use crate::resp::exec::SHORT_REPLY_BYTES;
+use crate::resp::endings::SHORT_REPLY_BYTES;
 use crate::resp::moment::Moment;
 use crate::resp::request::Framing;
 use crate::resp::{Callables, Description, Door, Procedures, Waiting, single};
