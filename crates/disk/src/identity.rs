@@ -18,7 +18,7 @@
 //!     tables       u8       how many; then a print of each, u32
 //! ```
 //!
-//! Version 2 ends behind the starts, version 1 behind the cluster's id. Both are read, as those of nodes of which nothing else is known, and replaced at the next start.
+//! Versions 1 and 2 were those of builds whose tables had other numbers: their folders are refused.
 
 use std::fmt;
 use std::io;
@@ -33,10 +33,6 @@ use crate::{Ballast, Disk, DiskFile};
 
 /// Version of the format.
 pub const FORMAT_VERSION: u32 = 3;
-/// The first version, which is read as well: it says nothing of starts but how many there were.
-const FIRST_VERSION: u32 = 1;
-/// The second says nothing of tables.
-const WITHOUT_TABLES: u32 = 2;
 /// Longest cluster id, in bytes.
 pub const MAX_CLUSTER_BYTES: usize = 255;
 
@@ -286,7 +282,7 @@ impl Identity {
         if reader.u32().map_err(short)? != crc_of(bytes) {
             return Err(damaged("its checksum is another one"));
         }
-        if !(FIRST_VERSION..=FORMAT_VERSION).contains(&version) {
+        if version != FORMAT_VERSION {
             return Err(IdentityError::Format { found: version });
         }
         let incarnation = Incarnation(reader.u64().map_err(short)?);
@@ -295,16 +291,11 @@ impl Identity {
         let len = usize::from(reader.u8().map_err(short)?);
         let cluster = reader.take(len).map_err(short)?;
         let cluster = std::str::from_utf8(cluster).map_err(|_| damaged("the cluster's id is no text"))?;
-        let (begun, past, starts) = match version {
-            // What was restored was never started, and whoever restored it wrote the journal first.
-            FIRST_VERSION => (Begun::Unknown, false, Starts::new(generation, Vec::new())),
-            _ => take_evidence(&mut reader)
-                .map_err(|_| damaged("what it says of its starts makes no sense"))?,
-        };
-        let tables = match version {
-            FIRST_VERSION | WITHOUT_TABLES => Tables::default(),
-            _ => Tables::decode(&mut reader).map_err(|_| damaged("what it says of tables makes no sense"))?,
-        };
+        let evidence = take_evidence(&mut reader);
+        let (begun, past, starts) =
+            evidence.map_err(|_| damaged("what it says of its starts makes no sense"))?;
+        let tables =
+            Tables::decode(&mut reader).map_err(|_| damaged("what it says of tables makes no sense"))?;
         if !reader.is_empty() {
             return Err(damaged("it is too long"));
         }

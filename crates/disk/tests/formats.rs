@@ -75,22 +75,19 @@ fn identity(starts: Starts, begun: Begun, past: bool) -> Identity {
     Identity { cluster, node, incarnation, starts, begun, past, tables: Tables::default() }
 }
 
-#[test]
-fn identities_of_format_1_are_those_of_nodes_of_which_little_is_known() {
-    let then = as_it_was_once("identity-1", "identity");
-    let known = identity(Starts::new(7, Vec::new()), Begun::Unknown, false);
-    assert_eq!(Identity::read(&then).unwrap(), Some(known));
-}
-
 fn starts() -> Starts {
     let last = vec![Start { number: 0x1122_3344_5566_7788, had: 99 }, Start { number: 5, had: 1 << 40 }];
     Starts::new(7, last)
 }
 
+/// Tables had other numbers then.
 #[test]
-fn identities_of_format_2_are_those_of_nodes_whose_tables_are_not_known() {
-    let then = as_it_was_once("identity-2", "identity");
-    assert_eq!(Identity::read(&then).unwrap(), Some(identity(starts(), Begun::Segment(3), true)));
+fn identities_of_formats_1_and_2_are_refused() {
+    for format in [1, 2] {
+        let then = as_it_was_once(&format!("identity-{format}"), "identity");
+        let refused = Identity::read(&then).unwrap_err().to_string();
+        assert!(refused.contains(&format!("format {format} is older than")), "{refused}");
+    }
 }
 
 #[test]

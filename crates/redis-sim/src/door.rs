@@ -43,6 +43,7 @@ pub fn door(node: NodeId, procedures: Procedures, salt: u64) -> (Arc<Door>, Woke
         leaderless: false,
         sessions: highwater_engines::sessions::Most { of_all: 0, of_each: 0 },
         salt,
+        run_id: salt,
         addresses: Box::new(|node| Some(address(node))),
         clients: Arc::new(Clients::new(Box::new(|_| ()))),
         redirect: Redirect::Moved,

@@ -206,7 +206,7 @@ impl Forward {
         let Forward { upstream, guests, lines, .. } = self;
         guests.tell_time(unix_ms);
         let mut engine = Engine { at, world, ledger, lines };
-        upstream.run_again(now, &mut engine, |ask, args| guests.prepare(ask, args));
+        upstream.run_again(now, &mut engine, &*guests);
         guests.serve(now, &mut engine, Gate::Open, None, |_| 0);
     }
 

@@ -12,6 +12,7 @@ use highwater_core::{NodeId, Outcome};
 use highwater_engines::{Frame, Nanos, Refusal, Taken};
 use highwater_node::clock::Stopwatch;
 use highwater_node::resp::keyspace::{KEYSPACE, head::Row};
+use highwater_node::resp::moment::Moment;
 use highwater_node::resp::{Allowance, Connection, Door, Procedures};
 use highwater_node::worker::expiry::Expiry;
 use highwater_node::worker::forward::Forwarded;
@@ -367,7 +368,7 @@ impl Host {
             let token = ledger.token();
             let mut args = Vec::new();
             let released = world.released_up_to(node, worker);
-            self.expiry.ask(local, (ready, released), unix_ms, |sweep, moment| {
+            self.expiry.ask(local, (ready, released), Moment { unix_ms, seed: 0 }, |sweep, moment| {
                 args = moment.to_vec();
                 world.submit(node, worker, token, sweep, moment).is_ok()
             });

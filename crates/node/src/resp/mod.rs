@@ -177,8 +177,10 @@ pub struct Door {
     pub leaderless: bool,
     /// How many sessions may be open.
     pub sessions: sessions::Most,
-    /// A number that differs between clusters and lives of one: gets into requests' seeds.
+    /// A number that nobody else knows: gets into requests' seeds.
     pub salt: u64,
+    /// The number of this life of the node, which clients may know.
+    pub run_id: u64,
     /// Where each node's door listens: errors name the leader's.
     pub addresses: Box<dyn Fn(NodeId) -> Option<String> + Send + Sync>,
     /// All clients of the node.

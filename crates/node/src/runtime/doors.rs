@@ -114,6 +114,7 @@ pub(super) fn door(
     shared: &Arc<Shared>,
     callables: Callables,
     provided: Provided,
+    salt: u64,
 ) -> Door {
     let describe = {
         let shared = Arc::downgrade(shared);
@@ -138,7 +139,8 @@ pub(super) fn door(
         node: shared.node,
         leaderless: config.engine().is_ok_and(|engine| engine.abilities().leaderless),
         sessions: Most { of_all: config.limits.sessions, of_each: config.limits.sessions_per_user },
-        salt: incarnation.0,
+        salt,
+        run_id: incarnation.0,
         addresses: {
             let shared = Arc::downgrade(shared);
             Box::new(move |node| shared.upgrade()?.roster.node(node).map(|node| node.told()))

@@ -356,7 +356,8 @@ impl Node {
             None => (None, None),
         };
         let provided = config.auth.users().map_err(ConfigError)?;
-        let door = Arc::new(door(config, incarnation, &shared, callables, provided));
+        let salt = random("draw what clients' requests get for chance")?;
+        let door = Arc::new(door(config, incarnation, &shared, callables, provided, salt));
         let Pipes { signals, reloads } = asked.pipes().map_err(system("take signals"))?;
         tracing::info!(
             node = %identity.node, %incarnation, engine = identity.engine.name(), nodes = config.cluster.nodes.len(),
@@ -647,12 +648,14 @@ fn with_address(name: &str, address: SocketAddr) -> String {
 
 /// Never used before. Votes are counted by incarnation, and a replica that came back without its memory must never pass for
 /// the one that promised: so all 64 bits are the operating system's, and without them there is no replica.
+/// 64 bits of the system's; `what` for, where there are none.
+fn random(what: &'static str) -> Result<u64, NodeError> {
+    getrandom::u64().map_err(|error| NodeError::System { what, error: error.into() })
+}
+
 fn fresh_incarnation() -> Result<Incarnation, NodeError> {
     loop {
-        let bits = getrandom::u64().map_err(|error| NodeError::System {
-            what: "draw an incarnation from the system's random numbers",
-            error: error.into(),
-        })?;
+        let bits = random("draw an incarnation")?;
         // 0 stands for "none".
         if bits != 0 {
             return Ok(Incarnation(bits));

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use highwater_core::threads::share_out;
 use highwater_core::{Library, Schema, StreamId, Timestamp};
-use highwater_disk::Disk;
 use highwater_disk::checkpoint::{Error, Loader, Manifest, published};
 use highwater_disk::journal::{Damage, Record, Summary, read_to_damage, read_while};
+use highwater_disk::{Disk, Identity};
 use highwater_engines::rolis::remains::{Reading, Remains};
 use highwater_engines::{LogPosition, Resume};
 use highwater_store::{Applier, Store};
@@ -127,8 +127,18 @@ where
             Some(manifest) => (manifest.schema(), manifest.check_schema(&all).is_ok()),
             None => (product, true),
         };
-        let state = self.state_in(schema, reading, moment);
-        if state.is_ok() || !may_be_more { state } else { self.state_in(all, reading, moment).or(state) }
+        // The log names tables by number: one of another name may fit.
+        let identity = Identity::read(&self.disk).map_err(|error| format!("{}: {error}", self.name))?;
+        let tables = identity.map(|identity| identity.tables).unwrap_or_default();
+        let fits = |schema: &Schema| {
+            tables.fit(schema).map_err(|why| format!("{}: {why}, as far as it knows", self.name))
+        };
+        let named = if self.checkpoint.is_some() { Ok(()) } else { fits(&schema) };
+        let state = named.and_then(|()| self.state_in(schema, reading, moment));
+        if state.is_ok() || !may_be_more {
+            return state;
+        }
+        fits(&all).and_then(|()| self.state_in(all, reading, moment)).or(state)
     }
 
     fn state_in(

@@ -13,8 +13,8 @@ pub struct Limits {
     /// Memory of what was received and not executed. A client beyond is not read from, but for one, whose command may
     /// get complete: exceeded by one command, and by a little of each client.
     pub requests: usize,
-    /// Replies executed and not written. Exceeded by one reply, whose length nobody knows before, and by short ones that make up an
-    /// eighth of it.
+    /// Replies executed and not written. Exceeded by one reply, whose length nobody knows before, and by short ones, known
+    /// when they are made, of an eighth of it.
     pub replies: usize,
 }
 

@@ -113,7 +113,8 @@ impl Expiry {
             return;
         }
         let (ready, released) = (standing(engine), engine.released_up_to());
-        self.ask(now, (ready, released), unix_ms(), |sweep, moment| {
+        let moment = Moment { unix_ms: unix_ms(), seed: getrandom::u64().unwrap_or_default() };
+        self.ask(now, (ready, released), moment, |sweep, moment| {
             engine.submit(now, Request::new(pack(Owner::Keeper, SLOT, 0), sweep, moment)).is_ok()
         });
     }
@@ -123,22 +124,22 @@ impl Expiry {
         self.next.is_some_and(|next| now >= next)
     }
 
-    /// Asks by `submit`, which says whether it was taken, at this Unix time, of a replica that answers [`ready`](Worker::ready) and
+    /// Asks by `submit`, which says whether it was taken, at this moment, of a replica that answers [`ready`](Worker::ready) and
     /// [`released_up_to`](Worker::released_up_to) so; not if nothing was written since nothing was due.
     pub fn ask(
         &mut self,
         now: Nanos,
         (ready, released): (Result<(), Refusal>, Option<Timestamp>),
-        unix_ms: u64,
+        moment: Moment,
         submit: impl FnOnce(ProcedureId, &[u8]) -> bool,
     ) {
-        let known = self.nothing_due.filter(|(upto, due)| released == Some(*upto) && unix_ms < *due);
+        let known = self.nothing_due.filter(|(upto, due)| released == Some(*upto) && moment.unix_ms < *due);
         if let Some((_, due)) = known {
-            self.next = Some(now + self.pause_before(due, unix_ms));
+            self.next = Some(now + self.pause_before(due, moment.unix_ms));
             return;
         }
         self.began_at = released;
-        let mut args = Moment { unix_ms, seed: 0 }.bytes().to_vec();
+        let mut args = moment.bytes().to_vec();
         self.share().encode(&mut args);
         let serves = matches!(ready, Ok(()) | Err(Refusal::Busy));
         let asked = serves && submit(self.sweep, &args);
@@ -211,7 +212,7 @@ mod tests {
         while next(expiry) < began + 5 * SELDOM {
             let now = next(expiry);
             let unix_ms = now / 1_000_000;
-            expiry.ask(now, (Ok(()), replica.upto), unix_ms, |_, _| {
+            expiry.ask(now, (Ok(()), replica.upto), Moment { unix_ms, seed: 0 }, |_, _| {
                 replica.asked += 1;
                 true
             });
@@ -246,7 +247,7 @@ mod tests {
         let mut shares = Vec::new();
         while shares.len() < count {
             let now = expiry.next().expect("no sweep is under way");
-            expiry.ask(now, (Ok(()), None), 0, |_, args| {
+            expiry.ask(now, (Ok(()), None), Moment::default(), |_, args| {
                 shares.push(Share::decode(&mut Reader::new(&args[Moment::BYTES..])).unwrap());
                 true
             });

@@ -7,6 +7,9 @@ use highwater_engines::{Nanos, Refusal};
 use super::clients::{Clients, mark};
 use super::rationing::recount;
 use super::serving::{SHARE, WORK_PER_TURN};
+
+/// Shares of one client that are refused when the process ends.
+const SHARES: i64 = WORK_PER_TURN / SHARE;
 use crate::poll::Poller;
 use crate::resp::Allowance;
 
@@ -81,7 +84,13 @@ impl Clients {
         for client in self.slots.iter_mut().filter_map(|slot| slot.client.as_mut()) {
             if self.closed_at.is_some() {
                 client.read(&mut self.buffer, now);
-                client.refuse(refusal, Allowance { work: SHARE, ..Allowance::WHOLE });
+                // There is no other turn; but not for ever.
+                for _ in 0..SHARES {
+                    client.refuse(refusal, Allowance { work: SHARE, ..Allowance::WHOLE });
+                    if !client.connection.has_more() {
+                        break;
+                    }
+                }
             }
             client.write(now);
         }

@@ -10,7 +10,7 @@
 //! cursor. The cursor has a print of it, by which any node finds it again: in the *block* that the cursor names, or in the next one. A node
 //! that has handed such a cursor out [remembers](crate::resp::bookmarks) the spot and need not look for it.
 //!
-//! Two names of one print could lead a scan in a circle, and 2^19 names that somebody makes have two. So prints have a secret in them that no client knows
+//! Two names of one print could lead a scan in a circle, and 2^19 names that somebody makes have two. So prints have a secret in them that the system drew
 //! ([`Secret`]), and each collection has prints of its own.
 //!
 //! # Invariant

@@ -79,7 +79,7 @@ fn server(door: &Door, text: &mut String) -> std::fmt::Result {
     write!(text, "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:{}\r\n", mode(door))?;
     write!(text, "os:{} {}\r\n", std::env::consts::OS, std::env::consts::ARCH)?;
     write!(text, "arch_bits:{}\r\nmultiplexing_api:{}\r\n", usize::BITS, door.operations.sockets())?;
-    write!(text, "run_id:{:040x}\r\n", door.salt)?;
+    write!(text, "run_id:{:040x}\r\n", door.run_id)?;
     write!(text, "highwater_version:{}\r\nnode:{}\r\n", env!("CARGO_PKG_VERSION"), door.node.0)?;
     write!(text, "process_id:{}\r\ntcp_port:{port}\r\n", std::process::id())?;
     write!(text, "uptime_in_seconds:{uptime_s}\r\nuptime_in_days:{}\r\n", uptime_s / 86_400)

@@ -83,7 +83,7 @@ impl Among<'_> {
             Among::Names => 0,
             Among::Members(head) => head.id,
         };
-        Ok(PrintKey::new(keyspace.secret().map_err(Failure::Stop)?, collection))
+        Ok(PrintKey::new(keyspace.secret()?, collection))
     }
 }
 

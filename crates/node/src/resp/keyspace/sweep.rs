@@ -22,7 +22,7 @@ const MOST: u32 = 512;
 /// Bytes of what a sweep notes of how far it has got: with its row's key a note (`store/src/occ/growth.rs`).
 const MOST_NOTED: usize = 32;
 
-/// `redis.sweep`: a [`Moment`], then a [`Share`], if it is not the usual one. The reply is two u64 in little endian: when the next key expires (Unix
+/// `redis.sweep`: a [`Moment`], whose seed the secret of the cursors is drawn from if there is none yet, then a [`Share`], if it is not the usual one. The reply is two u64 in little endian: when the next key expires (Unix
 /// time in ms, 0 if more is due already, the largest number if none does), and how many deadlines had come.
 pub struct Sweep;
 
@@ -97,6 +97,7 @@ pub(super) fn noted(last: &[u8]) -> &[u8] {
 impl<T: Transaction> Keyspace<'_, T> {
     /// Removes about so many rows, and not many bytes; when more is due, and how many deadlines had come.
     fn sweep(&mut self, share: Share) -> Result<(u64, u64), Failure> {
+        self.draw_secret()?;
         let (garbage, more) = self.garbage(share.garbage as usize)?;
         let all = share.room();
         let (mut room, rest) = if garbage.is_empty() { (all, Room::of(0).bytes(0)) } else { all.halves() };

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use highwater_core::{Outcome, Timestamp};
+use highwater_core::{Outcome, Procedure, ProcedureId, Timestamp};
 use highwater_engines::seam::Refusal;
 
 use super::double::{Client, Node, wire};
 use super::scans::{ALIKE, KINDS, Kind, bulk, named, named_behind, number};
 use crate::resp::Allowance;
 use crate::resp::keyspace::rows::hash;
+use crate::resp::keyspace::sweep::Sweep;
+use crate::resp::moment::Moment;
 use crate::resp::slots::slot;
 
 /// The most that a call tells, and the end of a place.
@@ -100,17 +102,23 @@ fn long_names_of_one_hash_are_scanned_and_counted_like_others() {
 #[test]
 fn prints_have_a_secret_in_them() {
     for kind in KINDS {
-        let cursor = |requests_before: usize| {
-            let mut client = Node::new().client();
+        let cursor = |chance: u64| {
+            let node = Node::new();
+            let mut client = node.client();
             add(kind, &mut client, &[crowd(4000, 24), ordinary(10)].concat());
-            (0..requests_before).for_each(|_| _ = client.ask("RANDOMKEY"));
+            let sweep = node.procedures().iter().position(|name| *name == Sweep::NAME).unwrap();
+            // The first one draws it, and no other one does.
+            for seed in [chance, 77] {
+                node.run(ProcedureId(sweep as u16), &Moment { unix_ms: 0, seed }.bytes());
+            }
             let (cursor, again) = (kind.step(&mut client, 0, &[]).0, kind.step(&mut client, 0, &[]).0);
             assert_eq!(cursor, again, "{}", kind.scan);
             cursor
         };
-        let (one, other) = (cursor(0), cursor(1));
+        let (one, other) = (cursor(1), cursor(2));
         assert!(one % 2 == 1 && other % 2 == 1, "{}: in the middle of a crowd", kind.scan);
         assert_ne!(one, other, "{}", kind.scan);
+        assert_ne!(one, cursor(0), "{}: without chance there is none", kind.scan);
     }
 }
 

@@ -214,6 +214,7 @@ impl Node {
             leaderless: false,
             sessions: highwater_engines::sessions::Most { of_all: 2, of_each: 2 },
             salt: 1,
+            run_id: 1,
             addresses: Box::new(|node| {
                 ["10.0.0.1:6379", "10.0.0.2:6380"].get(usize::from(node.0)).map(ToString::to_string)
             }),

@@ -40,6 +40,7 @@ impl Alone {
             leaderless: false,
             sessions: Most { of_all: 3, of_each: 2 },
             salt: 5,
+            run_id: 5,
             addresses: Box::new(|_| None),
             clients: Arc::new(crate::resp::Clients::new(Box::new(|_| ()))),
             redirect: crate::resp::Redirect::Text,

@@ -12,7 +12,7 @@ use highwater_core::{NodeId, Outcome, Timestamp, planted};
 use highwater_engines::{Frame, Nanos, Refusal, Request, Taken};
 
 use super::message::{Ask, Message, decode_keys};
-use super::runs::Runs;
+use super::runs::{Judge, Judged, Runs};
 use crate::resp::acl::change::News;
 use crate::resp::acl::requests;
 use crate::resp::connection::place::is_nothing;
@@ -91,21 +91,22 @@ struct Running {
     reply_bytes: usize,
 }
 
-/// The judgement on a request before it is submitted.
-pub enum Judged {
-    /// It may be.
-    May,
-    /// A pause holds it back.
-    Waits,
-    /// Its user may not; what the client is told.
-    Denied(String),
-}
-
 /// What a try to submit came to.
 enum Tried {
     Gone,
     Waits,
     Busy,
+}
+
+impl Judge for Guests {
+    fn pauses(&self, ask: &Ask) -> bool {
+        self.door.clients.pauses(ask.effect != Effect::Reads, self.unix_ms)
+    }
+
+    fn prepare(&self, ask: &Ask, args: &mut [u8]) -> Judged {
+        self.door.procedures.set_time(ask.procedure, args, self.unix_ms);
+        self.judge(ask, args)
+    }
 }
 
 impl Guest {
@@ -266,15 +267,9 @@ impl Guests {
         }
     }
 
-    /// Gives a request this node's time, and judges it.
-    pub fn prepare(&self, ask: &Ask, args: &mut [u8]) -> Judged {
-        self.door.procedures.set_time(ask.procedure, args, self.unix_ms);
-        self.judge(ask, args)
-    }
-
     /// Whether a request may be submitted, by the pauses and users as this node knows them now.
     fn judge(&self, ask: &Ask, args: &[u8]) -> Judged {
-        if self.door.clients.pauses(ask.effect != Effect::Reads, self.unix_ms) {
+        if self.pauses(ask) {
             return Judged::Waits;
         }
         let name = self.watch.names.get(usize::from(ask.procedure.0)).copied().unwrap_or_default();

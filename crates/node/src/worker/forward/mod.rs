@@ -39,7 +39,7 @@ use highwater_engines::{Nanos, Refusal, Worker};
 use self::guests::Guests;
 pub use self::guests::{GuestLimits, SLOT};
 use self::message::{Message, format};
-pub use self::runs::Runs;
+pub use self::runs::{Judge, Judged, Runs};
 pub use self::upstream::{Forwarded, Upstream};
 use super::clients::Clients;
 use super::keys::KEY_FORWARD;
@@ -181,7 +181,7 @@ impl Forwarding {
             self.upstream.refuse_paused();
         }
         if gate == Gate::Open {
-            self.upstream.run_again(now, engine, |ask, args| self.guests.prepare(ask, args));
+            self.upstream.run_again(now, engine, &self.guests);
         }
         let links = &self.links;
         self.guests.serve(now, engine, gate, ending, |node| links.queued(node));
@@ -214,7 +214,9 @@ impl Forwarding {
     /// Whether another turn would find something to do.
     pub fn has_more(&self, clients: &Clients) -> bool {
         let room = |node| self.guests.has_room(node) && !clients.is_full_of_output();
-        self.guests.has_more(|node| self.links.queued(node)) || self.links.stuck().any(room)
+        self.upstream.has_more()
+            || self.guests.has_more(|node| self.links.queued(node))
+            || self.links.stuck().any(room)
     }
 
     /// Whether another node's client waits for an answer, or for the rest of one.

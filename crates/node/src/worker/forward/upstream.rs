@@ -17,9 +17,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use highwater_core::NodeId;
 use highwater_engines::{Frame, Nanos, Refusal, Request, Taken};
 
-use super::guests::Judged;
 use super::message::{Ask, Message, encode_keys};
-use super::runs::Runs;
+use super::runs::{Judge, Judged, Runs};
 use crate::resp::EngineRequest;
 use crate::token::{Owner, pack};
 
@@ -76,6 +75,8 @@ pub struct Upstream {
     refused: Vec<Place>,
     /// Requests that were to be run here, and whose users may not any more.
     denied: Vec<(Place, String)>,
+    /// A pause has ended: clients that it held go on in the next turn.
+    has_news: bool,
     /// Requests whose end nobody will tell.
     unknown: Vec<Place>,
     out: Vec<(NodeId, Frame)>,
@@ -154,6 +155,7 @@ impl Upstream {
             put_off: Vec::new(),
             refused: Vec::new(),
             denied: Vec::new(),
+            has_news: false,
             unknown: Vec::new(),
             out: Vec::new(),
         }
@@ -178,6 +180,7 @@ impl Upstream {
         if !self.on {
             return None;
         }
+        self.has_news = false;
         self.serves = !matches!(ready, Err(Refusal::NotServing { .. }));
         if !self.serves {
             // The pause was this node's. Whoever leads next may have one of its own.
@@ -226,6 +229,11 @@ impl Upstream {
         self.leaves_at.is_some() || !self.again.requests.is_empty()
     }
 
+    /// Whether the next turn has something to tell clients of, or to go on with.
+    pub fn has_more(&self) -> bool {
+        self.has_news || !self.denied.is_empty() || !self.refused.is_empty()
+    }
+
     /// Whether this node serves, and what its clients asked of another one before is to be run or answered first.
     pub fn has_own_first(&self) -> bool {
         self.on && self.serves && (self.is_leaving() || !self.put_off.is_empty())
@@ -238,6 +246,7 @@ impl Upstream {
 
     /// Requests that a pause held come before what their clients asked later.
     fn end_pause(&mut self) {
+        self.has_news |= !self.paused.is_empty();
         for asked in std::mem::take(&mut self.paused).into_values().flat_map(|asked| asked.into_iter().rev())
         {
             self.again.requests.push_front(asked);
@@ -284,18 +293,12 @@ impl Upstream {
     }
 
     /// Has this node's engine run what was refused elsewhere, as far as it takes it: this node leads now. As with requests of other nodes, a user
-    /// who may not any more is told so, a pause holds them back, they have the time at which they are run (`prepare` sets it, and judges), and what a
+    /// who may not any more is told so, a pause holds them back, they have the time at which they are run (which is set with the judgement), and what a
     /// client asked behind a request that was put off waits for that one's end.
-    pub fn run_again(
-        &mut self,
-        now: Nanos,
-        engine: &mut (impl Runs + ?Sized),
-        prepare: impl Fn(&Ask, &mut [u8]) -> Judged,
-    ) {
+    pub fn run_again(&mut self, now: Nanos, engine: &mut (impl Runs + ?Sized), judge: &impl Judge) {
         // If one of them waits, a pause lasts.
         if let Some(first) = self.paused.values().next().and_then(VecDeque::front)
-            && let (ask, args) = first.decode()
-            && !matches!(prepare(&ask, &mut args.to_vec()), Judged::Waits)
+            && !judge.pauses(&first.decode().0)
         {
             self.end_pause();
         }
@@ -314,7 +317,7 @@ impl Upstream {
             }
             let (ask, args) = asked.decode();
             let mut args = args.to_vec();
-            let judged = if self.holds(at) { Judged::Waits } else { prepare(&ask, &mut args) };
+            let judged = if self.holds(at) { Judged::Waits } else { judge.prepare(&ask, &mut args) };
             match judged {
                 Judged::May => {}
                 Judged::Waits => {

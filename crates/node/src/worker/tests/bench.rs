@@ -133,6 +133,7 @@ pub fn door() -> Door {
         leaderless: false,
         sessions: highwater_engines::sessions::Most { of_all: 10, of_each: 10 },
         salt: 1,
+        run_id: 1,
         addresses: Box::new(|_| None),
         clients: Arc::new(crate::resp::Clients::new(Box::new(|_| ()))),
         redirect: crate::resp::Redirect::Text,

@@ -11,8 +11,9 @@ use crate::config::Io;
 use crate::resp::acl::change::News;
 use crate::resp::glob::TAKEN;
 use crate::token::{Owner, pack};
+use crate::worker::forward::Judged;
 use crate::worker::forward::Upstream;
-use crate::worker::forward::guests::Judged;
+use crate::worker::forward::message::Ask;
 use crate::worker::users::standing;
 
 /// The first one that waited for the engine kept all behind it from being looked at, for as long as that took: a node that was there and well
@@ -157,7 +158,7 @@ pub fn what_a_pause_holds_of_another_nodes_keeps_its_client_alone(io: Io) {
     assert_eq!(bench.upstream.refused(NodeId(1), 0, Refusal::NotServing { ask: None }), None);
     bench.engine.elsewhere = None;
     bench.upstream.look(bench.now, standing(&bench.engine));
-    bench.upstream.run_again(bench.now, &mut bench.engine, |_, _| Judged::Waits);
+    bench.upstream.run_again(bench.now, &mut bench.engine, &|_: &Ask, _: &mut [u8]| Judged::Waits);
     assert!(bench.send(&client, b"GET 6\r\n") && bench.send(&other, b"GET 7\r\n"));
     assert_eq!(bench.receive(&other, 7), 7);
     bench.settle();
@@ -165,7 +166,7 @@ pub fn what_a_pause_holds_of_another_nodes_keeps_its_client_alone(io: Io) {
     bench.now += 5 * SECOND;
     bench.upstream.look(bench.now, standing(&bench.engine));
     assert!(bench.upstream.take_refused().is_empty());
-    bench.upstream.run_again(bench.now, &mut bench.engine, |_, _| Judged::May);
+    bench.upstream.run_again(bench.now, &mut bench.engine, &|_: &Ask, _: &mut [u8]| Judged::May);
     assert_eq!(bench.engine.unreleased[0].0, pack(Owner::Client, 0, 0), "the first one first");
     assert_eq!(bench.receive(&client, 11), 11);
 }

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use super::super::guests::{GuestLimits, Guests, Judged};
+use super::super::guests::{GuestLimits, Guests};
+use super::super::runs::Judged;
 use super::*;
 use crate::clock::unix_ms;
 use crate::resp::command::Opcode;
@@ -142,19 +143,19 @@ fn what_was_refused_elsewhere_is_run_here_in_order() {
     let answers = [Ok(Taken::Placed), Err(Refusal::Busy), Ok(Taken::PutOff), Err(Refusal::NoQuorum)];
     let mut engine = Engine(answers.into(), Vec::new(), Vec::new());
     let may = |_: &Ask, _: &mut [u8]| Judged::May;
-    upstream.run_again(2, &mut engine, may);
+    upstream.run_again(2, &mut engine, &may);
     assert!(upstream.has_own_first());
-    upstream.run_again(3, &mut engine, may);
+    upstream.run_again(3, &mut engine, &may);
     assert_eq!(engine.1, [0, 1].map(|seq| pack(Owner::Client, 4, seq)));
     assert!(
         upstream.take_refused().is_empty(),
         "what the client asked behind what was put off waits for its end"
     );
-    upstream.run_again(4, &mut engine, may);
+    upstream.run_again(4, &mut engine, &may);
     assert_eq!(engine.1.len(), 2);
     upstream.ended((4, 1));
     assert!(upstream.has_own_first());
-    upstream.run_again(5, &mut engine, may);
+    upstream.run_again(5, &mut engine, &may);
     assert_eq!(upstream.take_refused(), [(4, 2)]);
     assert!(!upstream.has_own_first());
 }
@@ -173,14 +174,14 @@ fn what_is_run_here_is_looked_at_as_what_other_nodes_ask_is() {
     upstream.look(2, Ok(()));
     let mut engine =
         Engine([Ok(Taken::Placed), Ok(Taken::Placed), Ok(Taken::Placed)].into(), Vec::new(), Vec::new());
-    upstream.run_again(2, &mut engine, |ask, _| match ask.client {
+    upstream.run_again(2, &mut engine, &|ask: &Ask, _: &mut [u8]| match ask.client {
         4 => Judged::Waits,
         5 => Judged::Denied("NOPERM".into()),
         _ => Judged::May,
     });
     assert_eq!(engine.1, [pack(Owner::Client, 6, 0)]);
     assert_eq!(upstream.take_denied(), [((5, 0), "NOPERM".to_string())]);
-    upstream.run_again(3, &mut engine, |_, _| Judged::May);
+    upstream.run_again(3, &mut engine, &|_: &Ask, _: &mut [u8]| Judged::May);
     assert_eq!(engine.1[1..], [0, 1].map(|seq| pack(Owner::Client, 4, seq)));
 }
 
@@ -203,7 +204,7 @@ fn what_is_run_here_is_run_at_the_time_of_this_node() {
     let mut engine = Engine([Ok(Taken::Placed)].into(), Vec::new(), Vec::new());
     let began = unix_ms();
     guests.tell_time(began);
-    upstream.run_again(2, &mut engine, |ask, args| guests.prepare(ask, args));
+    upstream.run_again(2, &mut engine, &guests);
     let run = Moment::decode(&mut Reader::new(&engine.2[0])).unwrap();
     assert!((began..=unix_ms()).contains(&run.unix_ms), "{run:?}");
     assert_eq!(engine.2[0][8..], asked[8..], "nothing else is another");
@@ -336,9 +337,9 @@ fn what_was_asked_before_what_nobody_will_answer_is_refused() {
     // This node leads, and the other one may still answer.
     upstream.look(1, Ok(()));
     let mut engine = Engine(VecDeque::new(), Vec::new(), Vec::new());
-    upstream.run_again(1, &mut engine, |_, _| Judged::May);
+    upstream.run_again(1, &mut engine, &|_: &Ask, _: &mut [u8]| Judged::May);
     upstream.look(1 + GRACE, Ok(()));
-    upstream.run_again(1 + GRACE, &mut engine, |_, _| Judged::May);
+    upstream.run_again(1 + GRACE, &mut engine, &|_: &Ask, _: &mut [u8]| Judged::May);
     assert_eq!((upstream.take_unknown(), upstream.take_refused()), (vec![(4, 1)], vec![(4, 0)]));
     assert!(engine.1.is_empty() && !upstream.has_own_first());
 }
@@ -355,18 +356,21 @@ fn what_a_pause_holds_holds_its_client_alone_and_is_not_late() {
     upstream.look(2, Ok(()));
     let mut engine = Engine((0..3).map(|_| Ok(Taken::Placed)).collect(), Vec::new(), Vec::new());
     let pause = |ask: &Ask, _: &mut [u8]| if ask.client == 4 { Judged::Waits } else { Judged::May };
-    upstream.run_again(2, &mut engine, pause);
+    upstream.run_again(2, &mut engine, &pause);
     assert_eq!(engine.1, [pack(Owner::Client, 5, 0)]);
     assert!(!upstream.has_own_first() && !upstream.is_leaving(), "nobody else waits");
     assert!(upstream.holds(4) && !upstream.holds(5));
     assert!(upstream.held_bytes() > 0);
     upstream.look(3 + 10 * PATIENCE, Ok(()));
-    upstream.run_again(3 + 10 * PATIENCE, &mut engine, pause);
+    upstream.run_again(3 + 10 * PATIENCE, &mut engine, &pause);
     assert!(upstream.take_refused().is_empty() && upstream.holds(4));
-    assert_eq!(upstream.deadline(), None);
-    upstream.run_again(4 + 10 * PATIENCE, &mut engine, |_, _| Judged::May);
+    assert!(upstream.deadline().is_none() && !upstream.has_more());
+    upstream.run_again(4 + 10 * PATIENCE, &mut engine, &|_: &Ask, _: &mut [u8]| Judged::May);
     assert_eq!(engine.1[1..], [0, 1].map(|seq| pack(Owner::Client, 4, seq)));
-    assert!(!upstream.holds(4));
+    // What its client asked meanwhile goes on in the next turn, though nothing else asks for one.
+    assert!(!upstream.holds(4) && upstream.has_more());
+    upstream.look(5 + 10 * PATIENCE, Ok(()));
+    assert!(!upstream.has_more());
 }
 
 #[test]
@@ -380,7 +384,11 @@ fn what_a_pause_holds_goes_to_the_next_leader_or_is_refused_by_a_node_that_ends(
         (0..2).for_each(|number| assert_eq!(upstream.refused(NodeId(1), number, ELSE), None));
         upstream.look(2, Ok(()));
         upstream.drain();
-        upstream.run_again(2, &mut Engine(VecDeque::new(), Vec::new(), Vec::new()), |_, _| Judged::Waits);
+        upstream.run_again(
+            2,
+            &mut Engine(VecDeque::new(), Vec::new(), Vec::new()),
+            &|_: &Ask, _: &mut [u8]| Judged::Waits,
+        );
         assert!(upstream.holds(4) && upstream.again.requests.is_empty());
         upstream
     };
