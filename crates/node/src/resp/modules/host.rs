@@ -18,7 +18,7 @@ use crate::resp::reply::{Protocol, Reply};
 use crate::resp::request::Args;
 use crate::resp::scripts::bridge::{self, Host};
 
-/// Fuel of a function that touches data, beside what its bytes cost: those of keys, too, before they are looked for.
+/// Fuel of each function's call, beside what its bytes cost: those of keys, too, before they are looked for.
 const CALL_FUEL: u64 = 200;
 /// Fuel of a row that a scan visits, and of a command.
 const ROW_FUEL: u64 = 50;
@@ -286,30 +286,38 @@ fn runnable(opcode: Option<Opcode>, encoded: &[u8]) -> Result<Opcode, CommandErr
 }
 
 fn define_rest(linker: &mut Linker<State>) -> Result<()> {
-    linker.func_wrap(ABI, "arguments", |caller: Caller<'_, State>| caller.data().args.len() as i32)?;
+    linker.func_wrap(ABI, "arguments", |mut caller: Caller<'_, State>| -> Result<i32> {
+        charge(&mut caller, CALL_FUEL)?;
+        Ok(caller.data().args.len() as i32)
+    })?;
     linker.func_wrap(
         ABI,
         "argument",
         |mut caller: Caller<'_, State>, at: i32, to: i32, room: i32| -> Result<i32> {
             let (memory, state) = view(&mut caller)?;
-            let Some(arg) = state.args.get(at as u32 as usize) else { return Ok(NONE) };
+            let Some(arg) = state.args.get(at as u32 as usize) else {
+                charge(&mut caller, CALL_FUEL)?;
+                return Ok(NONE);
+            };
             state.rest.clear();
             state.rest.extend_from_slice(arg);
             let len = hand_over(memory, state, to, room)?;
-            charge(&mut caller, len as u64 / BYTES_PER_FUEL)?;
+            charge_bytes(&mut caller, len as usize)?;
             Ok(len)
         },
     )?;
     linker.func_wrap(ABI, "rest", |mut caller: Caller<'_, State>, to: i32, room: i32| -> Result<i32> {
         let (memory, state) = view(&mut caller)?;
         let len = hand_over(memory, state, to, room)?;
-        charge(&mut caller, len as u64 / BYTES_PER_FUEL)?;
+        charge_bytes(&mut caller, len as usize)?;
         Ok(len)
     })?;
     linker.func_wrap(ABI, "now", |mut caller: Caller<'_, State>| -> Result<i64> {
+        charge(&mut caller, CALL_FUEL)?;
         Ok(ask(caller.data_mut(), |host, _| Ok(host.unix_ms()))? as i64)
     })?;
     linker.func_wrap(ABI, "random", |mut caller: Caller<'_, State>| -> Result<i64> {
+        charge(&mut caller, CALL_FUEL)?;
         Ok(ask(caller.data_mut(), |host, _| Ok(host.random()))? as i64)
     })?;
     linker.func_wrap(ABI, "fail", |mut caller: Caller<'_, State>, text: i32, len: i32| -> Result<()> {
@@ -322,14 +330,17 @@ fn define_rest(linker: &mut Linker<State>) -> Result<()> {
 
 fn define_replies(linker: &mut Linker<State>) -> Result<()> {
     linker.func_wrap(ABI, "reply_null", |mut caller: Caller<'_, State>| -> Result<()> {
+        charge(&mut caller, CALL_FUEL)?;
         caller.data_mut().value(0)?.null();
         Ok(())
     })?;
     linker.func_wrap(ABI, "reply_integer", |mut caller: Caller<'_, State>, value: i64| -> Result<()> {
+        charge(&mut caller, CALL_FUEL)?;
         caller.data_mut().value(0)?.integer(value);
         Ok(())
     })?;
     linker.func_wrap(ABI, "reply_double", |mut caller: Caller<'_, State>, value: f64| -> Result<()> {
+        charge(&mut caller, CALL_FUEL)?;
         caller.data_mut().value(0)?.double(value);
         Ok(())
     })?;
@@ -356,11 +367,13 @@ fn define_replies(linker: &mut Linker<State>) -> Result<()> {
         },
     )?;
     linker.func_wrap(ABI, "reply_array", |mut caller: Caller<'_, State>, len: i32| -> Result<()> {
+        charge(&mut caller, CALL_FUEL)?;
         let len = len as u32;
         caller.data_mut().value(len.into())?.array(len as usize);
         Ok(())
     })?;
     linker.func_wrap(ABI, "reply_map", |mut caller: Caller<'_, State>, len: i32| -> Result<()> {
+        charge(&mut caller, CALL_FUEL)?;
         let len = len as u32;
         caller.data_mut().value(2 * u64::from(len))?.map(len as usize);
         Ok(())

@@ -80,6 +80,38 @@ fn keys_cost_fuel_by_their_length_whether_they_are_there_or_not() {
     }
 }
 
+/// A loop that asked how many `arguments` there are paid its own instructions alone: it lasted for a second of CPU, and for 44 in a debug build.
+#[test]
+fn every_function_costs_fuel() {
+    bound(1_000_000, 4);
+    let zeros = |count: usize| "(i32.const 0)".repeat(count);
+    for (function, types, call) in [
+        ("arguments", "(result i32)", "(drop (call $f))".to_owned()),
+        ("argument", "(param i32 i32 i32) (result i32)", format!("(drop (call $f {}))", zeros(3))),
+        ("rest", "(param i32 i32) (result i32)", format!("(drop (call $f {}))", zeros(2))),
+        ("now", "(result i64)", "(drop (call $f))".to_owned()),
+        ("random", "(result i64)", "(drop (call $f))".to_owned()),
+        ("reply_null", "", "(call $f)".to_owned()),
+        ("reply_integer", "(param i64)", "(call $f (i64.const 0))".to_owned()),
+        ("reply_double", "(param f64)", "(call $f (f64.const 0))".to_owned()),
+        ("reply_bytes", "(param i32 i32)", format!("(call $f {})", zeros(2))),
+        ("reply_text", "(param i32 i32)", format!("(call $f {})", zeros(2))),
+        ("reply_array", "(param i32)", format!("(call $f {})", zeros(1))),
+        ("reply_map", "(param i32)", format!("(call $f {})", zeros(1))),
+    ] {
+        // A procedure gives one reply: those within an array of as many as are asked for.
+        let array = "(import \"highwater1\" \"reply_array\" (func $array (param i32)))";
+        let begins = if function.starts_with("reply_") { "(call $array (i32.const 1000000))" } else { "" };
+        let mut client = with_module(&format!(
+            "{array} (import \"highwater1\" \"{function}\" (func $f {types})) {MEMORY}
+             (func (export \"procedure:run\") (local $left i32) (local.set $left (i32.const 6000)) {begins}
+             (loop $again {call} (local.set $left (i32.sub (local.get $left) (i32.const 1)))
+             (br_if $again (local.get $left))))"
+        ));
+        ends(&mut client, "-NOFUEL ");
+    }
+}
+
 /// Each opening was kept: 130 MB for a procedure that did nothing else until its fuel was gone. (Nor was a name answered that is longer than any key.)
 #[test]
 fn a_table_that_is_opened_again_has_the_same_handle_and_a_name_too_long_none() {
