@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use highwater_core::With;
 use highwater_node::config::{Durability, NodeConfig};
-use highwater_node::library::Product;
+use highwater_node::resp::Product;
 use highwater_node::{Config, Node, free_loopback_ports};
 
 use crate::catalogue::{Catalogue, Entry};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use highwater_core::{Abort, Clock, Library, Registry, Schema};
 use highwater_node::clock::{monotonic, thread_cpu_ms};
-use highwater_node::library::Product;
+use highwater_node::resp::Product;
 use highwater_node::resp::command::Opcode;
 use highwater_node::resp::exec::Exec;
 use highwater_node::resp::moment::Moment;

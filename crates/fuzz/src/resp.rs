@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use highwater_core::{Abort, Clock, Library, Registry, Schema, Transaction};
-use highwater_node::library::Product;
 use highwater_node::resp::KEYSPACE;
+use highwater_node::resp::Product;
 use highwater_node::resp::exec::{Exec, ReadVersions};
 use highwater_node::resp::frame::{Parser, ProtocolError};
 use highwater_node::resp::interactive::Interact;

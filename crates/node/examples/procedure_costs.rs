@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use highwater_core::{Clock, Library, Procedure, ProcedureId, Registry, Schema};
-use highwater_node::library::Product;
+use highwater_node::resp::Product;
 use highwater_node::resp::Protocol;
 use highwater_node::resp::command::Opcode;
 use highwater_node::resp::exec::Exec;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use crate::census::Census;
 use crate::clock::{Ticks, monotonic, unix_ms};
 use crate::config::Config;
+use crate::control::inspect::resident_bytes;
 use crate::descriptors::Shares;
 use crate::meter::commands::CommandCounts;
 use crate::meter::hot::HotKey;
@@ -152,6 +153,10 @@ impl Operations for Desk {
             save_failed,
             keys: self.census.ask(monotonic(), || shared.store()),
         }
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        resident_bytes()
     }
 
     fn hot_keys(&self) -> Vec<HotKey> {

@@ -492,7 +492,7 @@ impl Shared {
             != (&summary.role, summary.epoch, summary.ask, stalls)
         {
             let state = (&*summary.role, summary.epoch.0, summary.ask.map(|node| node.0));
-            self.events.keep("role", state, if stalls { STALLED } else { "" });
+            self.events.keep(unix_ms(), "role", state, if stalls { STALLED } else { "" });
             let mut elections = self.elections.lock().expect("nobody panics while holding them");
             elections.stood += u64::from(summary.role == "candidate" && before.role != "candidate");
             elections.served += u64::from(summary.leads() && !before.leads());

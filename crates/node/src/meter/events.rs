@@ -5,8 +5,6 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::unix_ms;
-
 /// Events that are kept; older ones are forgotten.
 pub const MOST_EVENTS: usize = 256;
 /// The words of an event on a node that leads and refuses clients' requests.
@@ -44,13 +42,13 @@ struct Kept {
 }
 
 impl Events {
-    /// Keeps one; its number and time are given here.
-    pub fn keep(&self, kind: &str, (role, epoch, leader): (&str, u64, Option<u8>), text: &str) {
+    /// Keeps one that happened at this Unix time in ms; its number is given here.
+    pub fn keep(&self, unix_ms: u64, kind: &str, (role, epoch, leader): (&str, u64, Option<u8>), text: &str) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.last += 1;
         let event = Event {
             number: kept.last,
-            unix_ms: unix_ms(),
+            unix_ms,
             kind: kind.into(),
             role: role.into(),
             epoch,
@@ -76,7 +74,7 @@ mod tests {
     #[test]
     fn the_last_ones_are_kept() {
         let events = Events::default();
-        (0..300).for_each(|epoch| events.keep("role", ("leader", epoch, Some(1)), &"x".repeat(1000)));
+        (0..300).for_each(|epoch| events.keep(epoch, "role", ("leader", epoch, Some(1)), &"x".repeat(1000)));
         let all = events.all();
         assert_eq!((all.len(), all[0].number, all[255].epoch), (MOST_EVENTS, 45, 299));
         assert!(all.iter().all(|event| event.text.len() <= MAX_TEXT_BYTES));

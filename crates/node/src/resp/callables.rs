@@ -12,6 +12,14 @@ use super::errors::{CallError, CommandError};
 use super::glob::check_pattern_of_names;
 use super::reply::{Protocol, Reply};
 
+/// The words that the names of benchmarks' procedures begin with, and no others should.
+const BENCHMARKS: [&str; 6] = ["audit.", "tpcc.", "ycsb.", "bank.", "ycsb-t.", "retwis."];
+
+/// Whether a procedure of this name is one of a benchmark: a node hosts them if it is asked to.
+pub fn is_benchmark(name: &str) -> bool {
+    BENCHMARKS.iter().any(|family| name.starts_with(family))
+}
+
 /// A procedure that clients may call.
 #[derive(Clone, Copy, Debug)]
 pub struct Callable {

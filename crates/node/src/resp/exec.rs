@@ -154,7 +154,7 @@ mod tests {
     use highwater_store::{Occ, Store};
 
     use super::*;
-    use crate::library::Product;
+    use crate::resp::Product;
     use crate::resp::keyspace::head::Head;
 
     const KEY: &[u8] = b"k";

@@ -87,6 +87,7 @@ pub mod operations;
 pub mod order;
 #[cfg(feature = "planted")]
 pub mod planted;
+mod product;
 pub mod redirect;
 pub mod reply;
 pub mod request;
@@ -105,7 +106,7 @@ pub mod waiting;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use highwater_core::{Epoch, NodeId, Procedure, ProcedureId, Registry, Transaction};
+use highwater_core::{Epoch, NodeId, Procedure, ProcedureId};
 use highwater_engines::{Service, sessions};
 
 pub use callables::Callables;
@@ -113,21 +114,12 @@ pub use clients::Clients;
 pub use connection::{Allowance, Connection};
 pub use keyspace::{KEYSPACE, SESSIONS};
 pub use operations::Operations;
+pub use product::{Product, register};
 pub use redirect::Redirect;
 pub use reply::Protocol;
 pub use request::EngineRequest;
 pub use topology::{Member, Topology};
 pub use waiting::Waiting;
-
-/// Registers `redis.exec` and `redis.watch`, and what keeps sessions.
-pub fn register<T: Transaction>(registry: &mut Registry<T>) {
-    registry.register::<exec::Exec>();
-    registry.register::<exec::ReadVersions>();
-    sessions::register::<{ keyspace::SESSIONS_AT }, T>(registry);
-    registry.register::<keyspace::sweep::Sweep>();
-    registry.register::<acl::change::ChangeUsers>();
-    registry.register::<interactive::Interact>();
-}
 
 /// Where the door's procedures stand in the registry.
 #[derive(Clone, Copy, Debug)]

@@ -47,6 +47,8 @@ pub trait Operations: Send + Sync {
     fn commands(&self) -> Vec<CommandCounts>;
     /// The figures that `INFO` tells of the host.
     fn figures(&self) -> Figures;
+    /// Resident memory of the process.
+    fn resident_bytes(&self) -> u64;
     /// The keys with most conflicts, the hottest first.
     fn hot_keys(&self) -> Vec<HotKey>;
     /// Forgets them.
@@ -171,6 +173,10 @@ impl Operations for Nothing {
 
     fn figures(&self) -> Figures {
         Figures::default()
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        0
     }
 
     fn hot_keys(&self) -> Vec<HotKey> {

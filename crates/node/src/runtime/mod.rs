@@ -23,7 +23,7 @@ use crate::config::{self, Benchmarks, Config, ConfigError, Durability, PeerTls, 
 use crate::control::{self, ControlThread};
 use crate::descriptors::{self, Shares};
 use crate::error::NodeError;
-use crate::library::{Product, WITH_WORKLOADS};
+use crate::library::WITH_WORKLOADS;
 use crate::logging;
 use crate::meter::Meter;
 use crate::own_address;
@@ -64,7 +64,7 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     let handler = signal_hook::flag::register(SIGXFSZ, ignored);
     handler.map_err(system("take a signal"))?;
     match config.server.benchmarks {
-        Benchmarks::Off => live(&config, &Product, &asked),
+        Benchmarks::Off => live(&config, &crate::resp::Product, &asked),
         Benchmarks::On => live(&config, &WITH_WORKLOADS, &asked),
     }
 }
@@ -454,11 +454,13 @@ impl Node {
         for (index, worker) in loops.into_iter().enumerate() {
             let core = core_of(&config.threads.pin, index);
             let compiler = node.shared.compiler.clone();
+            let hosted = node.shared.procedures.clone();
             node.spawn(format!("worker-{index}"), move || {
                 pin_to(core);
                 crate::slice::ask_for_short_slices();
                 crate::resp::scripts::vm::limit(scripts);
                 crate::resp::modules::limit(procedures);
+                crate::resp::modules::host(hosted);
                 crate::resp::modules::compiler::compile_by(compiler);
                 worker.run()
             })?;

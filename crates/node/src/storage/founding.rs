@@ -192,7 +192,7 @@ mod tests {
     use highwater_core::{Library, Schema};
 
     use super::*;
-    use crate::library::Product;
+    use crate::resp::Product;
 
     /// Two `restore` into one `--to`: the second emptied the folder that the first one was writing, and the first gave the mixture its name.
     #[test]

@@ -18,7 +18,7 @@ use super::checkpoint::Preamble;
 use super::directory::DataDirectory;
 use super::progress::StartProgress;
 use super::recovery::load_parts;
-use crate::library::{Product, WITH_WORKLOADS};
+use crate::library::WITH_WORKLOADS;
 
 /// What is in a folder: a checkpoint, if one was wanted and is there, and the records behind it.
 pub struct Folder<D = DataDirectory> {
@@ -122,7 +122,8 @@ where
     /// # Errors
     /// In words.
     pub fn state_at(&self, reading: &Reading<'_>, moment: Timestamp) -> Result<(Arc<Store>, u64), String> {
-        let (product, all) = (Schema::new(Product.tables()), Schema::new(WITH_WORKLOADS.tables()));
+        let (product, all) =
+            (Schema::new(crate::resp::Product.tables()), Schema::new(WITH_WORKLOADS.tables()));
         let (schema, may_be_more) = match &self.checkpoint {
             Some(manifest) => (manifest.schema(), manifest.check_schema(&all).is_ok()),
             None => (product, true),

@@ -24,7 +24,8 @@ use highwater_engines::{
 };
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
 use highwater_node::config::{Benchmarks, Durability, Io, NodeConfig};
-use highwater_node::library::{Product, WITH_WORKLOADS};
+use highwater_node::library::WITH_WORKLOADS;
+use highwater_node::resp::Product;
 use highwater_node::resp::acl::change::ChangeUsers;
 use highwater_node::resp::keyspace::sweep::Sweep;
 use highwater_node::transport::handshake::{Fingerprint, Hello, Identity, WELCOME_BYTES, Welcome};

@@ -100,7 +100,7 @@ fn clients(door: &Door, text: &mut String) -> std::fmt::Result {
 fn memory(door: &Door, text: &mut String) -> std::fmt::Result {
     let (used, most) = (door.describe)().memory;
     let most = if most == u64::MAX { 0 } else { most };
-    let resident = crate::control::inspect::resident_bytes();
+    let resident = door.operations.resident_bytes();
     write!(text, "# Memory\r\nused_memory:{used}\r\nused_memory_human:{}\r\n", human(used))?;
     write!(text, "used_memory_rss:{resident}\r\nused_memory_rss_human:{}\r\n", human(resident))?;
     let peak = door.operations.figures().used_peak.max(used);

@@ -20,7 +20,7 @@ pub fn memory(
         if words == 0 { Ok(()) } else { Err(CommandError::WrongArity(name)) }
     };
     let (used, most) = (door.describe)().memory;
-    let resident = crate::control::inspect::resident_bytes();
+    let resident = door.operations.resident_bytes();
     match subcommand {
         word if is(word, "stats") => {
             arity(args.len(), "memory|stats")?;

@@ -1,10 +1,9 @@
 //! HW.MODULE, and calls of modules' procedures. What a module is: [`crate::resp::modules`].
 
-use highwater_core::{Abort, Library, Registry, Transaction};
+use highwater_core::{Abort, Transaction};
 
 use super::blocking::{Awaited, Wait};
 use super::{help, words};
-use crate::library::WITH_WORKLOADS;
 use crate::resp::command::Data;
 use crate::resp::errors::CommandError;
 use crate::resp::keyspace::{Done, Keyspace};
@@ -121,7 +120,7 @@ fn load<T: Transaction>(mut args: Args<'_>, keyspace: &mut Keyspace<'_, T>, repl
         return Err(CommandError::ModuleExists.into());
     }
     let module = modules::check(bytes, name)?;
-    if let Some(taken) = taken::<T>(name, &module.procedures) {
+    if let Some(taken) = taken(name, &module.procedures) {
         return Err(CommandError::BadModule(format!("{taken} is a procedure of this build")).into());
     }
     let now = keyspace.now();
@@ -135,13 +134,11 @@ fn load<T: Transaction>(mut args: Args<'_>, keyspace: &mut Keyspace<'_, T>, repl
     Ok(())
 }
 
-/// A procedure of which nobody could call the module's, because the build has one of the same name.
-fn taken<T: Transaction>(module: &[u8], procedures: &[String]) -> Option<String> {
-    let mut registry = Registry::<T>::new();
-    WITH_WORKLOADS.register(&mut registry);
+/// A procedure of which nobody could call the module's, because the node hosts one of the same name.
+fn taken(module: &[u8], procedures: &[String]) -> Option<String> {
     let module = String::from_utf8_lossy(module).to_ascii_lowercase();
     let full = procedures.iter().map(|name| format!("{module}.{}", name.to_ascii_lowercase()));
-    full.into_iter().find(|name| registry.find(name).is_some())
+    full.into_iter().find(|name| modules::is_hosted(name))
 }
 
 fn list<T: Transaction>(keyspace: &mut Keyspace<'_, T>, reply: &mut Reply<'_>) -> Done {

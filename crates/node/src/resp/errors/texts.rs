@@ -5,9 +5,9 @@ use std::fmt;
 use highwater_core::limits::{
     MAX_BLOCK_PARTS, MAX_KEY_BYTES, MAX_REDIS_KEY_BYTES, MAX_REQUEST_BYTES, MAX_VALUE_BYTES,
 };
-use highwater_workloads::library::is_benchmark;
 
 use super::CommandError;
+use crate::resp::callables::is_benchmark;
 use crate::resp::interactive::{MAX_STEPS, MAX_TIMEOUT_MS};
 use crate::resp::keyspace::items::MAX_ITEM_BYTES;
 use crate::resp::keyspace::rows::MAX_MEMBER_BYTES;

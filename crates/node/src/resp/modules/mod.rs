@@ -53,7 +53,7 @@ mod absent;
 #[cfg(not(feature = "wasm"))]
 pub use absent::{call, check, is_warm, prepare};
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use highwater_core::Abort;
 
@@ -147,6 +147,7 @@ impl Default for Limits {
 
 thread_local! {
     static LIMITS: Cell<Option<Limits>> = const { Cell::new(None) };
+    static HOSTED: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Bounds this thread's calls from now on.
@@ -157,4 +158,14 @@ pub fn limit(limits: Limits) {
 /// The bounds of this thread's calls.
 pub fn limits() -> Limits {
     LIMITS.get().unwrap_or_default()
+}
+
+/// Names the procedures that this thread's node hosts itself. Modules may not have procedures of these names.
+pub fn host(names: Vec<&'static str>) {
+    HOSTED.set(names);
+}
+
+/// Whether the node hosts a procedure of this name itself.
+pub fn is_hosted(name: &str) -> bool {
+    HOSTED.with_borrow(|names| names.contains(&name))
 }

@@ -98,15 +98,9 @@ unsafe extern "C-unwind" fn read(_: *mut lua_State, data: *mut c_void, size: *mu
 mod tests {
     use super::super::budget::{Clocks, Limits};
     use super::*;
+    use crate::resp::tests::clock::cpu_ms;
 
     const MIB: usize = 1 << 20;
-
-    fn cpu_ms() -> u64 {
-        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the kernel writes the time there.
-        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
-        now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
-    }
 
     fn filled(before: &str, piece: &str, after: &str) -> String {
         format!("{before}{}{after}", piece.repeat((MIB - before.len() - after.len()) / piece.len()))

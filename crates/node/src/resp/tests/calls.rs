@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use highwater_core::{Abort, Library, Registry};
 
+use super::WITH_WORKLOADS;
 use super::double::{Map, multibulk};
 use super::sessions::Alone;
-use crate::library::WITH_WORKLOADS;
 
 /// A node with ten accounts of 100.
 fn bank() -> Alone {

@@ -15,7 +15,7 @@ use highwater_core::{
 use highwater_engines::Service;
 use highwater_engines::seam::{Freshness, Refusal, Taken};
 
-use crate::library::WITH_WORKLOADS;
+use super::WITH_WORKLOADS;
 use crate::resp::acl::Access;
 use crate::resp::acl::change::News;
 use crate::resp::{

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use highwater_core::{Clock, Library, ProcedureId, Registry, Schema};
 use highwater_store::{Occ, Store};
 
-use crate::library::Product;
+use crate::resp::Product;
 use crate::resp::command::Opcode;
 use crate::resp::moment::Moment;
 use crate::resp::request::Step;

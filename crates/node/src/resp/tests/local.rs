@@ -2,8 +2,8 @@
 
 use highwater_engines::seam::Refusal;
 
+use super::clock::cpu_ms;
 use super::double::{Client, Node, multibulk};
-use crate::clock::thread_cpu_ms;
 use crate::resp::Allowance;
 use crate::resp::command::{COMMANDS, Command};
 use crate::resp::connection::COMMAND_WORK;
@@ -27,14 +27,14 @@ struct Cost {
 
 /// Asks all of it. What would go on to the engine is refused.
 fn cost(client: &mut Client, commands: usize, bytes: &[u8]) -> Cost {
-    let (mut allowance, taken, began) = (Allowance::WHOLE, TAKEN.get(), thread_cpu_ms());
+    let (mut allowance, taken, began) = (Allowance::WHOLE, TAKEN.get(), cpu_ms());
     client.connection.receive(bytes);
     while let Some(seq) = client.connection.next(&mut allowance).map(|request| request.seq) {
         client.connection.refused(seq, Refusal::NoQuorum);
     }
     let reply = client.connection.output().to_vec();
     client.connection.wrote(reply.len());
-    let took = thread_cpu_ms() - began;
+    let took = cpu_ms() - began;
     assert!(took < 8_000, "{}: {took} ms", String::from_utf8_lossy(&bytes[..bytes.len().min(100)]));
     let work = Allowance::WHOLE.work - allowance.work - COMMAND_WORK * commands as i64;
     let steps = work - (bytes.len() + reply.len()) as i64;

@@ -3,11 +3,12 @@
 mod bounds;
 mod calls;
 mod clients;
+pub(super) mod clock;
 mod cluster;
 mod collections;
 mod crowds;
 
-pub(in crate::resp) mod double;
+pub(super) mod double;
 mod exec;
 mod flush;
 mod frame;
@@ -27,3 +28,11 @@ mod short;
 mod tables;
 mod types;
 mod watch;
+
+use highwater_core::With;
+use highwater_workloads::AllWorkloads;
+
+use super::Product;
+
+/// What a node with `server.benchmarks = "on"` hosts.
+const WITH_WORKLOADS: With<Product, AllWorkloads> = With(Product, AllWorkloads);

@@ -1,5 +1,6 @@
 //! Scripts that mean harm, scripts that run again, and what of a script stands.
 
+use super::clock::{cpu_ms, wall_ms};
 use super::double::{Client, Node, multibulk};
 use crate::resp::keyspace::{FUNCTIONS, SCRIPTS};
 use crate::resp::scripts::budget::{Clocks, Limits};
@@ -395,16 +396,16 @@ fn what_takes_long_in_c_is_counted() {
 /// Instructions that take long and owe nothing: the alarm ends them, at the next one.
 #[test]
 fn what_nobody_stands_in_front_of_ends_by_the_alarm() {
-    let clock = Clocks { wall: || crate::clock::monotonic() / 1_000_000, cpu: crate::clock::thread_cpu_ms };
+    let clock = Clocks { wall: wall_ms, cpu: cpu_ms };
     vm::limit(Limits { instructions: 0, memory_bytes: 64 << 20, clock: Some(clock) });
     let mut client = Node::new().client();
     for script in [
         "local a, b = string.rep('\\0', 2e7), string.rep('\\0', 2e7) .. 'a' while true do local c = a < b end",
         "local co = coroutine.wrap(function() local a = string.rep('x', 2e7) local b = a .. 'y' while true do local c = a .. 'y' end end) co()",
     ] {
-        let began = crate::clock::thread_cpu_ms();
+        let began = cpu_ms();
         let reply = eval(&mut client, script);
-        let took = crate::clock::thread_cpu_ms() - began;
+        let took = cpu_ms() - began;
         assert!(reply.contains("seconds of CPU time"), "{script}: {reply}");
         assert!(took < crate::resp::scripts::budget::PATIENCE_MS * 12 / 10, "{script}: {took} ms");
         assert_eq!(eval(&mut client, "return 1"), ":1\r\n");
@@ -424,10 +425,10 @@ fn crowd(nodes: &str, keys: &str, then: &str) -> String {
 fn a_table_grows_unless_its_numbers_are_chosen_to_meet() {
     let mut client = bounded(400_000_000, 64);
     for nodes in ["2^15", "2^17", "2^18", "2^19"] {
-        let began = crate::clock::thread_cpu_ms();
+        let began = cpu_ms();
         let reply = eval(&mut client, &crowd(nodes, &format!("{nodes} / 2 + 1"), "return 'grown'"));
         assert!(reply.contains("Lua's hash takes for one"), "{nodes}: {reply}");
-        let took = crate::clock::thread_cpu_ms() - began;
+        let took = cpu_ms() - began;
         assert!(took < 3_000, "{nodes}: {took} ms");
         let caught = crowd(nodes, &format!("{nodes} / 2 + 1"), "");
         let reply = eval(&mut client, &format!("local ok, why = pcall(function() {caught} end) return why"));
@@ -485,7 +486,7 @@ fn a_large_run_s_memory_is_bounded_as_before() {
 /// One function of C or of ours, called once, that would take from ten seconds to hours: no instruction ends it.
 #[test]
 fn one_call_takes_no_longer_than_a_run() {
-    let clock = Clocks { wall: || crate::clock::monotonic() / 1_000_000, cpu: crate::clock::thread_cpu_ms };
+    let clock = Clocks { wall: wall_ms, cpu: cpu_ms };
     vm::limit(Limits { clock: Some(clock), ..Limits::default() });
     let mut client = Node::new().client();
     let blanks = "local s = string.rep(' ', 2e7) .. '1' local t = {} for i = 1, 7000 do t[i] = s end ";
@@ -529,9 +530,9 @@ fn one_call_takes_no_longer_than_a_run() {
         // A resume that raises: whoever watches goes on to know who executes.
         "local co = coroutine.create(function() return unpack({}, 1, 7990) end) pcall(coroutine.resume, co) pcall(function() local x, f = coroutine.resume(co) end) local s = string.rep(' ', 2e7) .. '1' local n = 0 while true do n = s + n end".into(),
     ] {
-        let began = crate::clock::thread_cpu_ms();
+        let began = cpu_ms();
         let reply = eval(&mut client, &script);
-        let took = crate::clock::thread_cpu_ms() - began;
+        let took = cpu_ms() - began;
         assert!(took < crate::resp::scripts::budget::PATIENCE_MS * 12 / 10, "{script}: {took} ms, {reply}");
         assert_eq!(eval(&mut client, "return 1"), ":1\r\n");
     }
@@ -586,7 +587,7 @@ fn foreach_does_what_it_did() {
 /// Texts that kept the compiler busy for up to a minute, by every door.
 #[test]
 fn what_takes_long_to_compile_is_refused() {
-    let clock = Clocks { wall: || crate::clock::monotonic() / 1_000_000, cpu: crate::clock::thread_cpu_ms };
+    let clock = Clocks { wall: wall_ms, cpu: cpu_ms };
     vm::limit(Limits { instructions: 10_000_000, clock: Some(clock), ..Limits::default() });
     let mut client = Node::new().client();
     let texts = [

@@ -8,8 +8,8 @@ use highwater_core::{Clock, Epoch, Incarnation, NodeId};
 use highwater_engines::sessions::Most;
 use highwater_engines::{EngineKind, Options, Outbox, Replica, Request, Service, Token, build};
 
+use super::WITH_WORKLOADS;
 use super::double::wire;
-use crate::library::WITH_WORKLOADS;
 use crate::resp::acl::Access;
 use crate::resp::acl::change::News;
 use crate::resp::{Allowance, Callables, Connection, Description, Door, Procedures, Waiting};

@@ -12,7 +12,7 @@ use highwater_store::Store;
 use super::super::checkpoint::Preamble;
 use super::super::founding::write_checkpoint;
 use super::*;
-use crate::library::Product;
+use crate::resp::Product;
 
 /// A node's folder with a journal in small segments.
 struct Node {
