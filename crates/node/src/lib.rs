@@ -42,7 +42,6 @@ pub mod shared;
 mod slice;
 pub mod storage;
 pub mod tls;
-pub mod token;
 pub mod transport;
 pub mod uring;
 pub mod waker;

@@ -9,7 +9,7 @@ use highwater_workloads::audit::encode_append;
 
 use super::{Appetite, RunSpec, WorkerStats};
 use crate::clock::{Stopwatch, Ticks};
-use crate::token::{MAX_SLOTS, Owner, pack};
+use crate::resp::host::token::{MAX_SLOTS, Owner, pack};
 
 /// Transactions per turn, at most.
 const BUDGET: usize = 64;

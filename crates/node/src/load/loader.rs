@@ -9,7 +9,7 @@ use highwater_workloads::Workload;
 use highwater_workloads::workload::Requests;
 
 use super::Appetite;
-use crate::token::{Owner, pack};
+use crate::resp::host::token::{Owner, pack};
 
 /// Unreleased requests, at most: they are large (up to 256 KiB of rows each).
 const DEPTH: usize = 64;

@@ -9,7 +9,7 @@ use highwater_workloads::testing::Memory;
 use super::{Driver, RunSpec};
 use crate::clock::{Stopwatch, Ticks};
 use crate::library::{WITH_WORKLOADS, workload};
-use crate::token::unpack;
+use crate::resp::host::token::unpack;
 
 /// Says what it is told to say, and keeps what it took.
 struct Stub {

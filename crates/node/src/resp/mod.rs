@@ -30,6 +30,7 @@
 //! - [`keyspace`]: how keys and what they hold stand in rows. [`moment`]: the time and the chance of a request. [`waiting`]: who waits for data.
 //!
 //! - [`settings`]: what `CONFIG` tells and changes. [`encodings`]: what `OBJECT ENCODING` calls small.
+//! - [`host`]: what a worker of a node does for its clients, besides its sockets.
 //! - [`acl`]: who may do what. [`scripts`]: Lua inside a transaction. [`modules`]: WebAssembly inside a transaction.
 //!
 //! What is left out: streams, subscriptions.
@@ -60,6 +61,7 @@
 //! gives none.
 
 pub mod acl;
+mod bare;
 pub mod bookmarks;
 pub mod callables;
 pub mod client_state;
@@ -76,6 +78,7 @@ pub mod errors;
 pub mod exec;
 pub mod frame;
 pub mod glob;
+pub mod host;
 pub mod http;
 pub mod interactive;
 pub mod keyspace;

@@ -27,7 +27,7 @@ use crate::library::WITH_WORKLOADS;
 use crate::logging;
 use crate::meter::Meter;
 use crate::own_address;
-use crate::resp::Callables;
+use crate::resp::{Callables, host};
 #[cfg(feature = "wasm")]
 use crate::resp::{Door, modules::compiler::Compiler};
 use crate::roster::{self, Roster};
@@ -399,7 +399,7 @@ impl Node {
         let (mut loops, rules) = (Vec::new(), rules(config, shares.buffers, descriptors.clients));
         let idle = config.limits.session_idle_s * 1_000_000_000;
         let keeps = shared.engine.abilities().sessions;
-        let mut sessions = keeps.then(|| worker::Sessions::new(idle, &shared.procedures));
+        let mut sessions = keeps.then(|| host::Sessions::new(idle, &shared.procedures));
         let mut rings = doors::rings(config, workers.len())?.into_iter();
         if rings.len() > 0 {
             shared.set_rings();
@@ -415,11 +415,11 @@ impl Node {
                 links,
                 sessions: sessions.take(),
                 expiry: (index == 0).then(|| {
-                    let expiry = worker::Expiry::new(&shared.procedures);
+                    let expiry = host::Expiry::new(&shared.procedures);
                     expiry.with_transactions_of(options.max_transaction_bytes)
                 }),
-                users: (index == 0).then(|| worker::Users::new(door.clone())),
-                modules: (cfg!(feature = "wasm") && index == 0).then(|| worker::Modules::new(door.clone())),
+                users: (index == 0).then(|| host::Users::new(door.clone())),
+                modules: (cfg!(feature = "wasm") && index == 0).then(|| host::Modules::new(door.clone())),
                 keys: keys.clone().filter(|_| config.tls.resp),
                 forward: config.server.forward,
                 ring: rings.next(),

@@ -7,18 +7,17 @@ use std::io::{self, Read, Write};
 
 use highwater_engines::{Nanos, Refusal, Request, Taken, Worker};
 
-use super::forward::{Forwarded, Upstream};
-use super::users::Gate;
 use crate::clock::unix_ms;
 use crate::poll::Interest;
 use crate::resp::describe::{command_of, words};
 use crate::resp::endings::SHORT_REPLY_BYTES;
+use crate::resp::host::Gate;
+use crate::resp::host::forward::{Forwarded, Upstream};
+use crate::resp::host::token::{Owner, pack};
+use crate::resp::host::watch::{Unreleased, Watch};
 use crate::resp::{Allowance, Connection};
 use crate::tls::Wire;
-use crate::token::{Owner, pack};
 use crate::uring::{MOST_SENT, Ring};
-
-use super::watch::{Unreleased, Watch};
 
 /// Bytes written to one client in one turn: a client that reads as fast as we write must not hold its worker.
 const WRITE_BYTES: usize = 1 << 20;

@@ -6,11 +6,11 @@ use highwater_engines::{Nanos, Refusal, Worker};
 use super::client::{Room, Ways};
 use super::clients::{Clients, Slot, mark};
 use super::crowd::Pressure;
-use super::forward::Upstream;
 use super::rationing::recount;
-use super::users::{Gate, standing};
 use crate::clock::Ticks;
 use crate::resp::Allowance;
+use crate::resp::host::forward::Upstream;
+use crate::resp::host::users::{Gate, standing};
 
 /// Work of one client in one round: about a hundred small commands. Beyond it the others have their turn.
 pub(super) const SHARE: i64 = 128 << 10;

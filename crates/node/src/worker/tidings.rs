@@ -7,10 +7,10 @@ use highwater_core::{NodeId, TableId};
 use highwater_engines::{Nanos, Refusal};
 
 use super::clients::{Clients, Slot, mark};
-use super::forward::Upstream;
-use super::waiters::Woken;
 use crate::clock::unix_ms;
 use crate::resp::clients::Order;
+use crate::resp::host::forward::Upstream;
+use crate::resp::host::waiters::Woken;
 use crate::resp::keyspace::KEYSPACE;
 use crate::resp::subscriptions::SWITCHED;
 use crate::resp::waiting::of_guest;

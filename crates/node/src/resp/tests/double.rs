@@ -208,18 +208,12 @@ impl Node {
             memory: (1 << 20, 4 << 20),
         };
         let door = Door {
-            procedures,
             callables: Callables::of(&registry.names(), &registry.versions(), &registry.signatures()),
             node: NodeId(if serves { 1 } else { 0 }),
-            leaderless: false,
             sessions: highwater_engines::sessions::Most { of_all: 2, of_each: 2 },
-            salt: 1,
-            run_id: 1,
             addresses: Box::new(|node| {
                 ["10.0.0.1:6379", "10.0.0.2:6380"].get(usize::from(node.0)).map(ToString::to_string)
             }),
-            clients: Arc::new(Clients::new(Box::new(|_| ()))),
-            redirect: Redirect::Text,
             topology: Box::new(|| {
                 let member = |(node, host, port, up)| Member {
                     node: NodeId(node),
@@ -232,17 +226,12 @@ impl Node {
                     [(0, "10.0.0.1", 6379, true), (1, "10.0.0.2", 6380, true), (2, "10.0.0.3", 6381, false)];
                 Topology { cluster: "ledger".into(), members: members.map(member).into() }
             }),
-            backed_by: 1,
-            waiting: Waiting::new(Box::new(|_| ())),
-            access: Access::new(Vec::new(), Box::new(|| ())),
             entropy: Box::new(|bytes| {
                 bytes.fill(0x5a);
                 true
             }),
             describe: Box::new(describe),
-            bookmarks: Default::default(),
-            settings: Default::default(),
-            operations: Box::new(crate::resp::operations::Nothing),
+            ..Door::bare(procedures)
         };
         door.access.install(&News { whole: true, ..News::default() });
         let (registry, door) = (Rc::new(registry), Arc::new(door));

@@ -24,30 +24,11 @@ impl Alone {
     pub(super) fn new() -> Alone {
         let options = Options::new(NodeId(0), 1, 1, Incarnation(1));
         let replica = build(EngineKind::Silo, options, &WITH_WORKLOADS, Arc::new(Clock::counter()));
-        let describe = || Description {
-            service: Service::Serving,
-            role: "leader".into(),
-            epoch: Epoch(1),
-            ask: None,
-            uptime_s: 1,
-            connected_clients: 1,
-            memory: (1, 2),
-        };
         let door = Door {
-            procedures: Procedures::find(&replica.procedures).unwrap(),
             callables: Callables::of(&replica.procedures, &replica.versions, &replica.signatures),
-            node: NodeId(0),
-            leaderless: false,
             sessions: Most { of_all: 3, of_each: 2 },
             salt: 5,
             run_id: 5,
-            addresses: Box::new(|_| None),
-            clients: Arc::new(crate::resp::Clients::new(Box::new(|_| ()))),
-            redirect: crate::resp::Redirect::Text,
-            topology: Box::new(Default::default),
-            backed_by: 1,
-            waiting: Waiting::new(Box::new(|_| ())),
-            access: Access::new(Vec::new(), Box::new(|| ())),
             entropy: {
                 let drawn = AtomicU64::new(0);
                 Box::new(move |bytes| {
@@ -56,10 +37,7 @@ impl Alone {
                     true
                 })
             },
-            describe: Box::new(describe),
-            bookmarks: Default::default(),
-            settings: Default::default(),
-            operations: Box::new(crate::resp::operations::Nothing),
+            ..Door::bare(Procedures::find(&replica.procedures).unwrap())
         };
         Alone { replica, door: Arc::new(door) }
     }

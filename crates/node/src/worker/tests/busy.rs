@@ -10,11 +10,10 @@ use super::bench::{Bench, RULES, SECOND, gets, lines};
 use crate::config::Io;
 use crate::resp::acl::change::News;
 use crate::resp::glob::TAKEN;
-use crate::token::{Owner, pack};
-use crate::worker::forward::Judged;
-use crate::worker::forward::Upstream;
-use crate::worker::forward::message::Ask;
-use crate::worker::users::standing;
+use crate::resp::host::forward::message::Ask;
+use crate::resp::host::forward::{Judged, Upstream};
+use crate::resp::host::token::{Owner, pack};
+use crate::resp::host::users::standing;
 
 /// The first one that waited for the engine kept all behind it from being looked at, for as long as that took: a node that was there and well
 /// enough to say so did not answer `PING`.

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use highwater_core::Outcome;
 use highwater_engines::{Nanos, Request, Worker};
 
+use super::token::{Owner, pack};
 use super::users::serves;
-use crate::clock::unix_ms;
 use crate::resp::command::Opcode;
 use crate::resp::moment::Moment;
 use crate::resp::number::parse_integer;
 use crate::resp::{Door, single};
-use crate::token::{Owner, pack};
 
 /// The slot of its tokens.
 pub const SLOT: usize = 5;
@@ -44,8 +43,8 @@ impl Modules {
         Modules { door, args, next: Some(0), looks: None, served: false, cold: None }
     }
 
-    /// Looks, if it is time.
-    pub fn turn(&mut self, now: Nanos, engine: &mut dyn Worker) {
+    /// Looks, if it is time; then at this Unix time in ms.
+    pub fn turn(&mut self, now: Nanos, unix_ms: impl FnOnce() -> u64, engine: &mut dyn Worker) {
         let serves = serves(engine);
         if serves != std::mem::replace(&mut self.served, serves) {
             self.next = Some(now);

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use highwater_core::Outcome;
+use highwater_core::clock::{Stopwatch, Ticks};
 
-use crate::clock::{Stopwatch, Ticks, unix_ms};
 use crate::meter::Meter;
 use crate::meter::slow::{Slow, SlowLog};
 use crate::resp::Procedures;
@@ -26,6 +26,8 @@ pub struct Watch {
     pub slow: Arc<SlowLog>,
     /// What it reads.
     pub stopwatch: Stopwatch,
+    /// Unix time in ms, as its host knows it.
+    pub unix_ms: fn() -> u64,
     /// Whose requests these are.
     pub procedures: Procedures,
     /// Names of procedures, by id.
@@ -47,6 +49,12 @@ struct Asked {
 pub struct Unreleased(VecDeque<Asked>);
 
 impl Watch {
+    /// Counts for itself, keeps one slow transaction, and knows no procedures' names.
+    pub fn new(worker: u16, stopwatch: Stopwatch, unix_ms: fn() -> u64, procedures: Procedures) -> Watch {
+        let (meter, slow) = (Arc::default(), Arc::new(SlowLog::new(1)));
+        Watch { worker, meter, slow, stopwatch, unix_ms, procedures, names: Vec::new() }
+    }
+
     /// Whether what took from `began` to `ended` is to be kept.
     #[inline]
     pub fn is_notable(&self, began: Ticks, ended: Ticks) -> bool {
@@ -63,7 +71,7 @@ impl Watch {
         name: &[u8],
         words: Vec<Vec<u8>>,
     ) -> Option<u64> {
-        let (unix_ms, took_us) = (unix_ms(), self.stopwatch.nanos(began, ended) / 1000);
+        let (unix_ms, took_us) = ((self.unix_ms)(), self.stopwatch.nanos(began, ended) / 1000);
         self.slow.watch(command.spec.latency_event(), unix_ms, took_us);
         self.slow.keep(Slow {
             number: 0,

@@ -11,11 +11,10 @@
 use highwater_core::{Outcome, Procedure, ProcedureId, Timestamp};
 use highwater_engines::{Nanos, Refusal, Request, Worker};
 
+use super::token::{Owner, pack};
 use super::users::standing;
-use crate::clock::unix_ms;
 use crate::resp::keyspace::sweep::{Share, Sweep};
 use crate::resp::moment::Moment;
-use crate::token::{Owner, pack};
 
 /// The slot of its tokens; the keeper of sessions has the other one.
 pub const SLOT: usize = 1;
@@ -103,8 +102,8 @@ impl Expiry {
         }
     }
 
-    /// Asks for what is due, if it may.
-    pub fn turn(&mut self, now: Nanos, may: bool, engine: &mut dyn Worker) {
+    /// Asks for what is due, if it may; then at this moment.
+    pub fn turn(&mut self, now: Nanos, may: bool, moment: impl FnOnce() -> Moment, engine: &mut dyn Worker) {
         if !self.is_due(now) {
             return;
         }
@@ -113,8 +112,7 @@ impl Expiry {
             return;
         }
         let (ready, released) = (standing(engine), engine.released_up_to());
-        let moment = Moment { unix_ms: unix_ms(), seed: getrandom::u64().unwrap_or_default() };
-        self.ask(now, (ready, released), moment, |sweep, moment| {
+        self.ask(now, (ready, released), moment(), |sweep, moment| {
             engine.submit(now, Request::new(pack(Owner::Keeper, SLOT, 0), sweep, moment)).is_ok()
         });
     }

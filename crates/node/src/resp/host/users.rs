@@ -6,10 +6,10 @@ use std::sync::Arc;
 use highwater_core::{Outcome, ProcedureId};
 use highwater_engines::{Nanos, Refusal, Request, Worker};
 
+use super::token::{Owner, pack};
 use crate::resp::acl::access::Confirmation;
 use crate::resp::acl::change::{self, News};
 use crate::resp::{Door, acl};
-use crate::token::{Owner, pack};
 
 /// The slot of its tokens.
 pub const SLOT: usize = 2;
@@ -206,8 +206,15 @@ mod tests {
     use highwater_engines::{Endpoint, Frame, Next, Outbox, Taken};
 
     use super::*;
+    use crate::resp::Procedures;
     use crate::resp::acl::Access;
 
+    const PROCEDURES: Procedures = Procedures {
+        exec: ProcedureId(0),
+        watch: ProcedureId(1),
+        users: ProcedureId(2),
+        interact: ProcedureId(3),
+    };
     const ELSEWHERE: Refusal = Refusal::NotServing { ask: None };
 
     fn read(access: &Access) {
@@ -271,7 +278,7 @@ mod tests {
     #[test]
     fn a_user_for_whom_there_is_no_room_keeps_nobody_waiting() {
         for outcome in [Outcome::DiskFull, Outcome::OutOfMemory, Outcome::TooLarge] {
-            let door = Arc::new(crate::worker::tests::bench::door());
+            let door = Arc::new(Door::bare(PROCEDURES));
             let (mut users, mut engine) = (Users::new(door.clone()), Serves::default());
             let (mut adds, mut reads, mut now) = (Vec::new(), Vec::new(), EVERY);
             change::provide(door.access.changes(), door.access.provided(), &mut adds);
@@ -318,7 +325,7 @@ mod tests {
         gatekeeper.watch(&access, &Waiting);
         assert_eq!(gatekeeper.watch(&access, &engine), Gate::Waits, "the users may be others by now");
         // Nor is anything confirmed by a node that waits.
-        let door = Arc::new(crate::worker::tests::bench::door());
+        let door = Arc::new(Door::bare(PROCEDURES));
         let mut users = Users::new(door.clone());
         door.access.want_confirmation();
         users.turn(EVERY, &mut Waiting);

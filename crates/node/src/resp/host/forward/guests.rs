@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use highwater_core::clock::Ticks;
 use highwater_core::{NodeId, Outcome, Timestamp, planted};
 use highwater_engines::{Frame, Nanos, Refusal, Request, Taken};
 
@@ -17,12 +18,12 @@ use crate::resp::acl::change::News;
 use crate::resp::acl::requests;
 use crate::resp::connection::place::is_nothing;
 use crate::resp::describe::{command_of, words};
+use crate::resp::host::token::{Owner, pack};
+use crate::resp::host::users::Gate;
+use crate::resp::host::watch::Watch;
 use crate::resp::redirect::{slot_of_request, slot_of_watch};
 use crate::resp::request::Effect;
 use crate::resp::{Door, EngineRequest, waiting};
-use crate::token::{Owner, pack};
-use crate::worker::users::Gate;
-use crate::worker::watch::Watch;
 
 /// The slot of their tokens, among the node's own.
 pub const SLOT: usize = 4;
@@ -356,7 +357,7 @@ impl Guests {
         self.args.shrink_to(64 << 10);
     }
 
-    fn note_slow(&self, node: NodeId, ask: &Ask, began: crate::clock::Ticks) {
+    fn note_slow(&self, node: NodeId, ask: &Ask, began: Ticks) {
         let ended = self.watch.stopwatch.now();
         if self.watch.is_notable(began, ended) {
             let asked = EngineRequest {
