@@ -25,9 +25,9 @@ pub fn check_pattern_of_names(pattern: &[u8]) -> Result<(), CommandError> {
 /// Steps that patterns may take together: for one command, or one event.
 pub struct Steps(Cell<u64>);
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 thread_local! {
-    /// Steps that this thread has taken.
+    /// Steps that this thread has taken, for tests.
     pub static TAKEN: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -58,7 +58,7 @@ impl Steps {
     pub fn fit(&self, pattern: &[u8], text: &[u8]) -> bool {
         let mut left = self.0.get();
         let fits = matches_within(pattern, text, &mut left);
-        #[cfg(test)]
+        #[cfg(any(test, feature = "testing"))]
         TAKEN.set(TAKEN.get() + self.0.get() - left);
         self.0.set(left);
         fits

@@ -80,7 +80,7 @@ impl Default for Meter {
 
 /// Adds to a number that only this thread writes.
 #[inline]
-pub(crate) fn add(number: &AtomicU64, n: u64) {
+pub fn add(number: &AtomicU64, n: u64) {
     number.store(number.load(Ordering::Relaxed) + n, Ordering::Relaxed);
 }
 

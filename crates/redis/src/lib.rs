@@ -83,6 +83,7 @@ pub mod http;
 pub mod interactive;
 pub mod keyspace;
 pub mod long_double;
+pub mod meter;
 pub mod modules;
 pub mod moment;
 pub mod number;
@@ -105,6 +106,8 @@ pub mod tables;
 mod tests;
 pub mod topology;
 pub mod waiting;
+
+pub(crate) use crate as resp;
 
 use std::borrow::Cow;
 use std::sync::Arc;
