@@ -47,7 +47,5 @@ pub mod worker;
 
 pub use config::Config;
 pub use error::NodeError;
-pub use highwater_redis as resp;
-pub use highwater_redis::meter;
 pub use ports::free_loopback_ports;
 pub use runtime::{Node, Opened, Signals, run};

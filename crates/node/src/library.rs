@@ -5,7 +5,7 @@ use std::sync::Arc;
 use highwater_core::With;
 use highwater_workloads::{AllWorkloads, Options, Workload};
 
-use crate::resp::Product;
+use highwater_redis::Product;
 
 /// The product and the workloads: `server.benchmarks = "on"`.
 pub const WITH_WORKLOADS: With<Product, AllWorkloads> = With(Product, AllWorkloads);
@@ -21,9 +21,9 @@ pub fn workload(name: &str, options: &[(String, String)]) -> Result<Arc<dyn Work
 mod tests {
     use highwater_core::{Clock, Incarnation, NodeId};
     use highwater_engines::{EngineKind, Options, build};
+    use highwater_redis::callables::is_benchmark;
 
     use super::*;
-    use crate::resp::callables::is_benchmark;
 
     #[test]
     fn benchmarks_are_told_by_their_names() {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_core::NodeId;
-use highwater_node::resp::acl::change::News;
-use highwater_node::resp::{Door, Procedures, Redirect, Topology, Waiting};
+use highwater_redis::acl::change::News;
+use highwater_redis::{Door, Procedures, Redirect, Topology, Waiting};
 
 /// Workers that were woken: a bit each.
 pub type Woken = Arc<AtomicU64>;

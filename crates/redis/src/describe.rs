@@ -193,8 +193,8 @@ mod tests {
     use highwater_core::codec::put_varint;
 
     use super::*;
-    use crate::resp::reply::Protocol;
-    use crate::resp::request::Effect;
+    use crate::reply::Protocol;
+    use crate::request::Effect;
 
     const PROCEDURES: Procedures = Procedures {
         exec: ProcedureId(0),

@@ -56,7 +56,7 @@ fn execute<T: Transaction>(
     (out, most): (&mut Vec<u8>, usize),
 ) -> Result<(), Stop> {
     let mut reply = Reply { most, ..Reply::new(out, framing.protocol) };
-    if !watches_hold(tx, reader, moment)? && !planted!(resp::WatchIgnored) {
+    if !watches_hold(tx, reader, moment)? && !planted!(WatchIgnored) {
         reply.null_array();
         return Err(Stop::Abort(Abort::Rollback));
     }
@@ -154,8 +154,8 @@ mod tests {
     use highwater_store::{Occ, Store};
 
     use super::*;
-    use crate::resp::Product;
-    use crate::resp::keyspace::head::Head;
+    use crate::Product;
+    use crate::keyspace::head::Head;
 
     const KEY: &[u8] = b"k";
 

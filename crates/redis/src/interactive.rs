@@ -305,7 +305,7 @@ fn interact<T: Transaction>(tx: &mut T, args: &[u8], out: &mut Vec<u8>) -> Resul
         again.clear();
         run(&mut reader, &mut keyspace, &mut Reply::new(&mut again, protocol))?;
         let differs = Evidence::decode(&mut reader)? != Evidence::of(&again, moment.seed);
-        if differs && !planted!(resp::EvidenceIgnored) {
+        if differs && !planted!(EvidenceIgnored) {
             match commits {
                 true => Reply::new(out, protocol).error(RequestError::Changed),
                 false => out.push(CHANGED),

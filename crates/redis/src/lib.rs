@@ -107,8 +107,6 @@ mod tests;
 pub mod topology;
 pub mod waiting;
 
-pub(crate) use crate as resp;
-
 use std::borrow::Cow;
 use std::sync::Arc;
 

@@ -153,7 +153,7 @@ impl Waiting {
         let mut workers = Vec::new();
         for key in keys {
             let Some(line) = lines.by_key.get(key) else { continue };
-            let first = if planted!(resp::LastIsFirst) { line.back() } else { line.front() };
+            let first = if planted!(LastIsFirst) { line.back() } else { line.front() };
             let Some(first) = first.copied() else { continue };
             let woken = lines.woken.entry(worker_of(first)).or_default();
             if !woken.contains(&first) {
@@ -244,13 +244,13 @@ mod tests {
     }
 
     fn request(words: &[&[u8]]) -> Vec<u8> {
-        let wire: Vec<u8> = crate::resp::tests::double::multibulk(words.iter().copied());
-        let mut parser = crate::resp::frame::Parser::default();
+        let wire: Vec<u8> = crate::tests::double::multibulk(words.iter().copied());
+        let mut parser = crate::frame::Parser::default();
         let frame = parser.parse(&wire).unwrap().unwrap();
         let mut request = Vec::new();
-        crate::resp::single::encode(
+        crate::single::encode(
             frame,
-            (crate::resp::Protocol::Resp2, highwater_engines::Owner::NOBODY),
+            (crate::Protocol::Resp2, highwater_engines::Owner::NOBODY),
             &mut request,
         )
         .unwrap();

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use highwater_core::{Incarnation, NodeId};
 use highwater_engines::sessions::Most;
+use highwater_redis::acl::Access;
+use highwater_redis::acl::change::Provided;
+use highwater_redis::host::Watch;
+use highwater_redis::settings::Settings;
+use highwater_redis::topology::apart;
+use highwater_redis::waiting::Wake;
+use highwater_redis::{Callables, Clients, Description, Door, Member, Procedures, Topology, Waiting};
 
 use crate::admin::http::guard::Guard;
 use crate::clock::{monotonic, unix_ms};
 use crate::config::{Config, ConfigError, Io};
 use crate::desk::Desk;
-use crate::resp::acl::Access;
-use crate::resp::acl::change::Provided;
-use crate::resp::host::Watch;
-use crate::resp::settings::Settings;
-use crate::resp::topology::apart;
-use crate::resp::waiting::Wake;
-use crate::resp::{Callables, Clients, Description, Door, Member, Procedures, Topology, Waiting};
 use crate::shared::Shared;
 use crate::transport::frame::MAX_RETIRED_BYTES;
 use crate::transport::link::LinkLimits;

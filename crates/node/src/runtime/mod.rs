@@ -15,6 +15,10 @@ use core_affinity::CoreId;
 use highwater_core::{Clock, Incarnation, Levels, Library, NodeId, Speaks};
 use highwater_disk::{Disk, stale};
 use highwater_engines::Replica;
+use highwater_redis::meter::Meter;
+use highwater_redis::{Callables, Product, host};
+#[cfg(feature = "wasm")]
+use highwater_redis::{Door, modules::compiler::Compiler};
 use signal_hook::consts::SIGXFSZ;
 
 use crate::admin::starting::Starting;
@@ -25,11 +29,7 @@ use crate::descriptors::{self, Shares};
 use crate::error::NodeError;
 use crate::library::WITH_WORKLOADS;
 use crate::logging;
-use crate::meter::Meter;
 use crate::own_address;
-use crate::resp::{Callables, host};
-#[cfg(feature = "wasm")]
-use crate::resp::{Door, modules::compiler::Compiler};
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
 use crate::storage::recovery::ThisStart;
@@ -64,7 +64,7 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     let handler = signal_hook::flag::register(SIGXFSZ, ignored);
     handler.map_err(system("take a signal"))?;
     match config.server.benchmarks {
-        Benchmarks::Off => live(&config, &crate::resp::Product, &asked),
+        Benchmarks::Off => live(&config, &Product, &asked),
         Benchmarks::On => live(&config, &WITH_WORKLOADS, &asked),
     }
 }
@@ -437,16 +437,16 @@ impl Node {
         )
         .map_err(system("set up the admin port"))?;
         let mut node = Node { shared, threads: Vec::new(), resp, admin };
-        let clocks = crate::resp::scripts::budget::Clocks {
+        let clocks = highwater_redis::scripts::budget::Clocks {
             wall: || crate::clock::monotonic() / 1_000_000,
             cpu: crate::clock::thread_cpu_ms,
         };
-        let scripts = crate::resp::scripts::budget::Limits {
+        let scripts = highwater_redis::scripts::budget::Limits {
             instructions: config.limits.script_instructions,
             memory_bytes: (config.limits.script_memory_mb as usize) << 20,
             clock: Some(clocks),
         };
-        let procedures = crate::resp::modules::Limits {
+        let procedures = highwater_redis::modules::Limits {
             fuel: config.limits.procedure_fuel,
             memory_bytes: (config.limits.procedure_memory_mb as usize) << 20,
             clock: Some(clocks),
@@ -458,10 +458,10 @@ impl Node {
             node.spawn(format!("worker-{index}"), move || {
                 pin_to(core);
                 crate::slice::ask_for_short_slices();
-                crate::resp::scripts::vm::limit(scripts);
-                crate::resp::modules::limit(procedures);
-                crate::resp::modules::host(hosted);
-                crate::resp::modules::compiler::compile_by(compiler);
+                highwater_redis::scripts::vm::limit(scripts);
+                highwater_redis::modules::limit(procedures);
+                highwater_redis::modules::host(hosted);
+                highwater_redis::modules::compiler::compile_by(compiler);
                 worker.run()
             })?;
         }
@@ -684,14 +684,14 @@ const COMPILER_STACK_BYTES: usize = 16 << 20;
 fn start_compiler(
     compiler: Arc<Compiler>,
     door: std::sync::Weak<Door>,
-    procedures: crate::resp::modules::Limits,
+    procedures: highwater_redis::modules::Limits,
 ) -> Result<(), NodeError> {
     let run = move || {
         // Whoever waits for a module waits for seconds; others wait for a core.
         let _ = rustix::process::setpriority_process(None, 10);
-        crate::resp::modules::limit(procedures);
+        highwater_redis::modules::limit(procedures);
         let wake = |line: &[u8]| door.upgrade().iter().for_each(|door| door.waiting.wake_line(line));
-        compiler.run(crate::resp::modules::compile, wake);
+        compiler.run(highwater_redis::modules::compile, wake);
     };
     let builder = std::thread::Builder::new().name("compiler".into()).stack_size(COMPILER_STACK_BYTES);
     builder.spawn(run).map(drop).map_err(|error| NodeError::System { what: "start a thread", error })

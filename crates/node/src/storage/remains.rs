@@ -12,6 +12,7 @@ use highwater_disk::journal::{Damage, Record, Summary, read_to_damage, read_whil
 use highwater_disk::{Disk, Identity};
 use highwater_engines::rolis::remains::{Reading, Remains};
 use highwater_engines::{LogPosition, Resume};
+use highwater_redis::Product;
 use highwater_store::{Applier, Store};
 
 use super::checkpoint::Preamble;
@@ -122,8 +123,7 @@ where
     /// # Errors
     /// In words.
     pub fn state_at(&self, reading: &Reading<'_>, moment: Timestamp) -> Result<(Arc<Store>, u64), String> {
-        let (product, all) =
-            (Schema::new(crate::resp::Product.tables()), Schema::new(WITH_WORKLOADS.tables()));
+        let (product, all) = (Schema::new(Product.tables()), Schema::new(WITH_WORKLOADS.tables()));
         let (schema, may_be_more) = match &self.checkpoint {
             Some(manifest) => (manifest.schema(), manifest.check_schema(&all).is_ok()),
             None => (product, true),

@@ -6,16 +6,16 @@
 use std::io::{self, Read, Write};
 
 use highwater_engines::{Nanos, Refusal, Request, Taken, Worker};
+use highwater_redis::describe::{command_of, words};
+use highwater_redis::endings::SHORT_REPLY_BYTES;
+use highwater_redis::host::Gate;
+use highwater_redis::host::forward::{Forwarded, Upstream};
+use highwater_redis::host::token::{Owner, pack};
+use highwater_redis::host::watch::{Unreleased, Watch};
+use highwater_redis::{Allowance, Connection};
 
 use crate::clock::unix_ms;
 use crate::poll::Interest;
-use crate::resp::describe::{command_of, words};
-use crate::resp::endings::SHORT_REPLY_BYTES;
-use crate::resp::host::Gate;
-use crate::resp::host::forward::{Forwarded, Upstream};
-use crate::resp::host::token::{Owner, pack};
-use crate::resp::host::watch::{Unreleased, Watch};
-use crate::resp::{Allowance, Connection};
 use crate::tls::Wire;
 use crate::uring::{MOST_SENT, Ring};
 
@@ -255,7 +255,7 @@ impl Client {
                             let ended = watch.stopwatch.now();
                             self.unreleased.add(seq, began, command.id, None);
                             began = ended;
-                            crate::meter::add(&watch.meter.forwarded, 1);
+                            highwater_redis::meter::add(&watch.meter.forwarded, 1);
                             // Whoever leads keeps this client's requests in order, as they come.
                             let most =
                                 if self.connection.is_kept_short() { SHORT_REPLY_BYTES } else { usize::MAX };

@@ -1,21 +1,21 @@
 //! A worker's connections to the same workers of other nodes, over which clients' requests are forwarded. What they say to each other, and what
-//! holds, [`resp::host::forward`](crate::resp::host::forward) tells.
+//! holds, [`highwater_redis::host::forward`] tells.
 
 use std::sync::Arc;
 
 use highwater_core::{NodeId, Outcome, Timestamp};
 use highwater_engines::{Nanos, Refusal, Worker};
+use highwater_redis::Door;
+use highwater_redis::host::forward::guests::{GuestLimits, Guests};
+use highwater_redis::host::forward::message::{Message, format};
+use highwater_redis::host::forward::upstream::Upstream;
+use highwater_redis::host::{Gate, Watch};
 
 use super::clients::Clients;
 use super::keys::KEY_FORWARD;
 use crate::clock::{Stopwatch, Ticks, unix_ms};
 use crate::config::Forward;
 use crate::poll::{Event, Poller};
-use crate::resp::Door;
-use crate::resp::host::forward::guests::{GuestLimits, Guests};
-use crate::resp::host::forward::message::{Message, format};
-use crate::resp::host::forward::upstream::Upstream;
-use crate::resp::host::{Gate, Watch};
 use crate::transport::link::LinkLimits;
 use crate::transport::peers::{Lost, Peers};
 use crate::transport::{Arrival, Channel, Established};

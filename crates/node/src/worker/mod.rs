@@ -31,18 +31,18 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use highwater_engines::{Nanos, Next, Outbox, Refusal, Worker};
+use highwater_redis::Door;
+use highwater_redis::host::token::{Owner, unpack};
+use highwater_redis::host::{
+    Expiry, Modules, Sessions, Users, Watch, expiry, forward as requests, modules, users,
+};
+use highwater_redis::moment::Moment;
 
 use crate::clock::{monotonic, unix_ms};
 use crate::config::Forward;
 use crate::held::HeldBytes;
 use crate::load::{Appetite, Driver, Loader};
 use crate::poll::{Interest, Poller};
-use crate::resp::Door;
-use crate::resp::host::token::{Owner, unpack};
-use crate::resp::host::{
-    Expiry, Modules, Sessions, Users, Watch, expiry, forward as requests, modules, users,
-};
-use crate::resp::moment::Moment;
 use crate::shared::Shared;
 use crate::tls::Keys;
 use crate::transport::Channel;
@@ -337,7 +337,7 @@ impl WorkerThread {
                         if let Some(expiry) = &mut self.expiry {
                             let expired =
                                 expiry.released(now, unix_ms(), released.outcome, out.content(released));
-                            crate::meter::add(&self.shared.meters[self.index].expired, expired);
+                            highwater_redis::meter::add(&self.shared.meters[self.index].expired, expired);
                         }
                     }
                     Owner::Keeper if slot == users::SLOT => {

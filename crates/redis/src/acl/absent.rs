@@ -33,7 +33,7 @@ pub fn is_known(name: &str, allow: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resp::commands::server::find;
+    use crate::commands::server::find;
 
     #[test]
     fn what_is_absent_is_not_offered() {

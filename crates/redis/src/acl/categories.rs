@@ -1,7 +1,7 @@
 //! Categories of commands, as Redis 7.0 derives them from flags and groups, and where it says otherwise.
 
 use super::ids::Named;
-use crate::resp::command::{Spec, Subcommand, facts};
+use crate::command::{Spec, Subcommand, facts};
 
 /// All names, in Redis's order, and behind them ours; a category's bit is its place here.
 pub const NAMES: [&str; 22] = [

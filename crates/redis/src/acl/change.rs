@@ -21,10 +21,10 @@ use super::row::{self, Count, MARK, USER};
 use super::selector::Reading;
 use super::user::{SetUserError, User, check_name};
 use super::{DEFAULT, MAX_USER_BYTES, MAX_USERS, MAX_USERS_BYTES, USERS};
-use crate::resp::endings::stopped;
-use crate::resp::errors::{CommandError, RequestError};
-use crate::resp::reply::{Protocol, Reply};
-use crate::resp::request::Args;
+use crate::endings::stopped;
+use crate::errors::{CommandError, RequestError};
+use crate::reply::{Protocol, Reply};
+use crate::request::Args;
 
 const READ: u8 = 0;
 const SET: u8 = 1;

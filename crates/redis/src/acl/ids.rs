@@ -1,6 +1,6 @@
 //! Numbers of commands and of their subcommands, for sets of them.
 
-use crate::resp::command::{COMMANDS, Opcode, Spec, Subcommand};
+use crate::command::{COMMANDS, Opcode, Spec, Subcommand};
 
 /// There are fewer.
 pub const MOST: usize = 512;

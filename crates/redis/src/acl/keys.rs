@@ -1,9 +1,9 @@
 //! The keys of a command, or its table, and what it does with each.
 
-use crate::resp::command::{Command, Data, Keyless, Opcode, Spec};
-use crate::resp::commands::words::is;
-use crate::resp::number::parse_integer;
-use crate::resp::request::Args;
+use crate::command::{Command, Data, Keyless, Opcode, Spec};
+use crate::commands::words::is;
+use crate::number::parse_integer;
+use crate::request::Args;
 
 /// It tells what the key holds.
 pub const READ: u8 = 1;

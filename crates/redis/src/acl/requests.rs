@@ -5,11 +5,11 @@ use highwater_core::ProcedureId;
 use highwater_core::codec::{Malformed, Reader};
 
 use super::{User, may};
-use crate::resp::command::Opcode;
-use crate::resp::errors::CommandError;
-use crate::resp::moment::Moment;
-use crate::resp::request::{Args, Framing, Step, Watch};
-use crate::resp::{Procedures, interactive};
+use crate::command::Opcode;
+use crate::errors::CommandError;
+use crate::moment::Moment;
+use crate::request::{Args, Framing, Step, Watch};
+use crate::{Procedures, interactive};
 
 /// A request but for its arguments.
 pub struct Asked<'a> {
@@ -100,6 +100,6 @@ fn watched(args: &[u8], visit: &mut impl FnMut(Opcode, Args<'_>)) -> Result<(), 
 
 /// A change of users says which one it is; no client asks for another one.
 fn changed(args: &[u8], visit: &mut impl FnMut(Opcode, Args<'_>)) -> Result<(), Malformed> {
-    let words = crate::resp::acl::change::asked(args).ok_or(Malformed("change of users"))?;
+    let words = crate::acl::change::asked(args).ok_or(Malformed("change of users"))?;
     with_words(&[words], |words| visit(named(b"acl"), words))
 }

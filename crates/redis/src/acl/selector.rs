@@ -6,9 +6,9 @@ use super::ids::{self, Commands, Named};
 use super::keys::{self, READ, TABLE_PREFIX, WRITE};
 use super::user::RuleError;
 use super::{Denied, MAX_PATTERN_BYTES};
-use crate::resp::command::{Command, Data, Local, Opcode};
-use crate::resp::glob;
-use crate::resp::request::Args;
+use crate::command::{Command, Data, Local, Opcode};
+use crate::glob;
+use crate::request::Args;
 
 /// Keys that fit a pattern may be read, or written, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,9 +12,9 @@ use super::keys::{self, READ, WRITE};
 use super::selector::Reading;
 use super::user::{SetUserError, User};
 use super::{Denied, MAX_NAME_BYTES, file, ids, may, row};
-use crate::resp::command::{Command, Keyless, Opcode};
-use crate::resp::request::Args;
-use crate::resp::tests::double::Node;
+use crate::command::{Command, Keyless, Opcode};
+use crate::request::Args;
+use crate::tests::double::Node;
 use highwater_core::codec::Reader;
 use highwater_core::{Outcome, Procedure, ProcedureId};
 

@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 use super::keys::READ;
 use super::selector::{Reading, Selector, is_spaced};
 use super::{DEFAULT, Denied, MAX_NAME_BYTES, MAX_PATTERN_BYTES, MAX_USER_BYTES};
-use crate::resp::command::Opcode;
-use crate::resp::request::Args;
+use crate::command::Opcode;
+use crate::request::Args;
 
 /// SHA-256 of a password.
 pub type Hash = [u8; 32];

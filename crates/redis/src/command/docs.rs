@@ -141,8 +141,8 @@ impl Argument {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resp::acl::ids;
-    use crate::resp::command::facts;
+    use crate::acl::ids;
+    use crate::command::facts;
 
     fn shown(arguments: Arguments) -> String {
         let one = |argument: Argument| match argument.parts.clone().count() {

@@ -1,18 +1,18 @@
-//! ACL, but for SETUSER and DELUSER, which are transactions ([`change`](crate::resp::acl::change)).
+//! ACL, but for SETUSER and DELUSER, which are transactions ([`change`](crate::acl::change)).
 
 use super::help;
 use super::words::{integer, is};
-use crate::resp::Door;
-use crate::resp::acl::categories::{self, Categories};
-use crate::resp::acl::log::Entry;
-use crate::resp::acl::selector::Selector;
-use crate::resp::acl::{Denied, User, absent, ids, may};
-use crate::resp::client_state::ClientState;
-use crate::resp::command::Opcode;
-use crate::resp::effort::{Effort, LOOK, few};
-use crate::resp::errors::CommandError;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::Door;
+use crate::acl::categories::{self, Categories};
+use crate::acl::log::Entry;
+use crate::acl::selector::Selector;
+use crate::acl::{Denied, User, absent, ids, may};
+use crate::client_state::ClientState;
+use crate::command::Opcode;
+use crate::effort::{Effort, LOOK, few};
+use crate::errors::CommandError;
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// Steps of one user more, to be named.
 const USER: u64 = 32;

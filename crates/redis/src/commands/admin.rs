@@ -4,14 +4,14 @@
 
 use super::help;
 use super::words::integer;
-use crate::resp::client_state::ClientState;
-use crate::resp::effort::{COUNTS, Effort, LOOK, few};
-use crate::resp::errors::CommandError;
-use crate::resp::number::parse_integer;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
-use crate::resp::topology::apart;
-use crate::resp::{Door, settings};
+use crate::client_state::ClientState;
+use crate::effort::{COUNTS, Effort, LOOK, few};
+use crate::errors::CommandError;
+use crate::number::parse_integer;
+use crate::reply::Reply;
+use crate::request::Args;
+use crate::topology::apart;
+use crate::{Door, settings};
 
 /// `CONFIG GET pattern .. | SET name value .. | RESETSTAT`
 pub fn config(

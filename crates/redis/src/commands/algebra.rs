@@ -7,13 +7,13 @@ use highwater_core::Transaction;
 
 use super::sets::{add, members, reply_set};
 use super::words::{is, unsigned};
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::head::{Head, Kind};
-use crate::resp::keyspace::rows::hash;
-use crate::resp::keyspace::{Done, Failure, Keyspace};
-use crate::resp::number::parse_integer;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::errors::CommandError;
+use crate::keyspace::head::{Head, Kind};
+use crate::keyspace::rows::hash;
+use crate::keyspace::{Done, Failure, Keyspace};
+use crate::number::parse_integer;
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// A result of more members is stored in the order of its rows.
 const LARGE: usize = 1024;

@@ -1,14 +1,14 @@
 //! AUTH, and HELLO .. AUTH: who a connection is.
 
 use super::client::describe;
-use crate::resp::Door;
-use crate::resp::acl::log::{Context, Entry, Reason};
-use crate::resp::acl::{Caller, Denied};
-use crate::resp::client_state::ClientState;
-use crate::resp::effort::{Effort, LOOK};
-use crate::resp::errors::CommandError;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::Door;
+use crate::acl::log::{Context, Entry, Reason};
+use crate::acl::{Caller, Denied};
+use crate::client_state::ClientState;
+use crate::effort::{Effort, LOOK};
+use crate::errors::CommandError;
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// `AUTH [name] password`
 pub fn auth(

@@ -5,11 +5,11 @@ use highwater_core::Transaction;
 use super::bits::offset;
 use super::strings::is_short;
 use super::words::{integer, is};
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::{Done, Keyspace, check_value};
-use crate::resp::number::parse_integer;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::errors::CommandError;
+use crate::keyspace::{Done, Keyspace, check_value};
+use crate::number::parse_integer;
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// The type of a field: `i` or `u` and its width in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

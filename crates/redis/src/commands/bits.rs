@@ -5,11 +5,11 @@ use highwater_core::limits::MAX_VALUE_BYTES;
 
 use super::strings::is_short;
 use super::words::{integer, is};
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::{Done, Failure, Keyspace, check_value};
-use crate::resp::number::parse_integer;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::errors::CommandError;
+use crate::keyspace::{Done, Failure, Keyspace, check_value};
+use crate::number::parse_integer;
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// Longest string of Redis, in bits: offsets beyond are none.
 const MOST_BITS: i64 = 512 << 23;

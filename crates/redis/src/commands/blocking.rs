@@ -1,22 +1,22 @@
 //! Commands that wait for data: BLPOP BRPOP BLMOVE BRPOPLPUSH BLMPOP BZPOPMIN BZPOPMAX BZMPOP.
 //!
-//! Here they look once, and answer null if there is nothing. It is the [connection](crate::resp::connection) that has them look again. Inside
+//! Here they look once, and answer null if there is nothing. It is the [connection](crate::connection) that has them look again. Inside
 //! `MULTI`, and under a session, they look once.
 
 use highwater_core::{Direction, Transaction};
 
 use super::lists::{end, lmpop, moved};
 use super::zsets::{take, zmpop};
-use crate::resp::command::Data;
-use crate::resp::double::parse_double;
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::head::Kind;
-use crate::resp::keyspace::items::End;
-use crate::resp::keyspace::{Done, Keyspace};
-use crate::resp::long_double::LongDouble;
-use crate::resp::number::parse_integer;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::command::Data;
+use crate::double::parse_double;
+use crate::errors::CommandError;
+use crate::keyspace::head::Kind;
+use crate::keyspace::items::End;
+use crate::keyspace::{Done, Keyspace};
+use crate::long_double::LongDouble;
+use crate::number::parse_integer;
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// What a command waits for, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Wait {
 pub enum Awaited {
     /// Data: a look that finds none answers null.
     Data,
-    /// A module that is compiled: a request that comes too early is told [`COMPILING`](crate::resp::endings::COMPILING).
+    /// A module that is compiled: a request that comes too early is told [`COMPILING`](crate::endings::COMPILING).
     Module,
 }
 

@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 
 use super::help;
 use super::words::is;
-use crate::resp::Door;
-use crate::resp::client_state::{ClientState, Replies};
-use crate::resp::clients::{Card, Order};
-use crate::resp::effort::{Effort, LOOK, few};
-use crate::resp::errors::CommandError;
-use crate::resp::number::parse_integer;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::Door;
+use crate::client_state::{ClientState, Replies};
+use crate::clients::{Card, Order};
+use crate::effort::{Effort, LOOK, few};
+use crate::errors::CommandError;
+use crate::number::parse_integer;
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// Steps of a look at one client, what it has said of itself.
 const CARD: u64 = 64;

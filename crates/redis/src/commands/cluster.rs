@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use super::help;
 use super::words::{integer, is};
-use crate::resp::effort::{Effort, LOOK};
-use crate::resp::errors::CommandError;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
-use crate::resp::slots::{SLOTS, slot};
-use crate::resp::topology::{Member, Shape};
-use crate::resp::{Door, slots};
+use crate::effort::{Effort, LOOK};
+use crate::errors::CommandError;
+use crate::reply::Reply;
+use crate::request::Args;
+use crate::slots::{SLOTS, slot};
+use crate::topology::{Member, Shape};
+use crate::{Door, slots};
 
 /// `CLUSTER SLOTS | SHARDS | NODES | INFO | KEYSLOT key | MYID | MYSHARDID | REPLICAS id | LINKS | COUNT-FAILURE-REPORTS id`
 pub fn cluster(

@@ -9,14 +9,14 @@ use super::words::small_integer;
 use super::{
     acl, admin, auth, client, cluster, debug, elsewhere, help, info, memory, sentinel, server, slow,
 };
-use crate::resp::Door;
-use crate::resp::client_state::ClientState;
-use crate::resp::command::Local;
-use crate::resp::effort::Effort;
-use crate::resp::errors::CommandError;
-use crate::resp::number::parse_integer;
-use crate::resp::reply::{Protocol, Reply};
-use crate::resp::request::Args;
+use crate::Door;
+use crate::client_state::ClientState;
+use crate::command::Local;
+use crate::effort::Effort;
+use crate::errors::CommandError;
+use crate::number::parse_integer;
+use crate::reply::{Protocol, Reply};
+use crate::request::Args;
 
 /// Answers a command that touches no data. Its row has been checked. What that costs is counted.
 pub fn run(

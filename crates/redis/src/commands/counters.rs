@@ -2,13 +2,13 @@
 
 use highwater_core::Transaction;
 
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::head::Kind;
-use crate::resp::keyspace::{Done, Failure, Keyspace};
-use crate::resp::long_double::LongDouble;
-use crate::resp::number::{Digits, parse_integer};
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::errors::CommandError;
+use crate::keyspace::head::Kind;
+use crate::keyspace::{Done, Failure, Keyspace};
+use crate::long_double::LongDouble;
+use crate::number::{Digits, parse_integer};
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// `INCR key` and `DECR key`.
 pub fn step<T: Transaction>(

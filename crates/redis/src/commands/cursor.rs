@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A *place* is what all have in common whose hashes agree in 52 bits. Few do by chance. Somebody may choose names so that as many do as they
-//! like, a *crowd*, and no call tells a crowd at once. Then the scan goes on at one of them, whose [spot](crate::resp::keyspace::rows::spot) is far longer than a
+//! like, a *crowd*, and no call tells a crowd at once. Then the scan goes on at one of them, whose [spot](crate::keyspace::rows::spot) is far longer than a
 //! cursor. The cursor has a print of it, by which any node finds it again: in the *block* that the cursor names, or in the next one. A node
-//! that has handed such a cursor out [remembers](crate::resp::bookmarks) the spot and need not look for it.
+//! that has handed such a cursor out [remembers](crate::bookmarks) the spot and need not look for it.
 //!
 //! Two names of one print could lead a scan in a circle, and 2^19 names that somebody makes have two. So prints have a secret in them that the system drew
 //! ([`Secret`]), and each collection has prints of its own.
@@ -21,8 +21,8 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::secret::Secret;
+use crate::errors::CommandError;
+use crate::keyspace::secret::Secret;
 
 /// Bits of a cursor. Clients may keep it in a signed integer or in a double, which is all that JavaScript has.
 const BITS: u32 = 53;
@@ -108,7 +108,7 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// The one at this [spot](crate::resp::keyspace::rows::spot).
+    /// The one at this [spot](crate::keyspace::rows::spot).
     pub fn of(key: &PrintKey, spot: &[u8]) -> Crowd {
         let block = hash_at(spot) >> (u64::BITS - BLOCK_BITS);
         Crowd { block: block.saturating_sub(1), print: key.print(spot) }
@@ -163,7 +163,7 @@ mod tests {
     use highwater_core::random::Random;
 
     use super::*;
-    use crate::resp::keyspace::rows::spot;
+    use crate::keyspace::rows::spot;
 
     /// The hash of a number that is read as a place.
     fn before(number: u64) -> u64 {

@@ -6,12 +6,12 @@ use highwater_core::limits::MAX_KEY_BYTES;
 
 use super::help;
 use super::words::integer;
-use crate::resp::Door;
-use crate::resp::effort::{Effort, MOST_STEPS};
-use crate::resp::errors::CommandError;
-use crate::resp::glob::Steps;
-use crate::resp::reply::{Protocol, Reply};
-use crate::resp::request::Args;
+use crate::Door;
+use crate::effort::{Effort, MOST_STEPS};
+use crate::errors::CommandError;
+use crate::glob::Steps;
+use crate::reply::{Protocol, Reply};
+use crate::request::Args;
 
 /// `DEBUG SLEEP` makes the connection's worker wait, and with it all clients of that worker. No longer than this: a replica whose worker stands still
 /// is taken for dead.

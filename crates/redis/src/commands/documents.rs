@@ -1,13 +1,13 @@
 //! `COMMAND DOCS`: rows and [`docs`] in Redis's form.
 
 use super::server::find;
-use crate::resp::acl::ids::Named;
-use crate::resp::command::docs::{self, Arguments, Docs};
-use crate::resp::command::{COMMANDS, Opcode};
-use crate::resp::effort::few;
-use crate::resp::errors::CommandError;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::acl::ids::Named;
+use crate::command::docs::{self, Arguments, Docs};
+use crate::command::{COMMANDS, Opcode};
+use crate::effort::few;
+use crate::errors::CommandError;
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// `COMMAND DOCS [name ..]`: a subcommand is named with a `|` in front of it; of what is not known nothing is told.
 ///

@@ -2,10 +2,10 @@
 //! MONITOR LOLWUT. Each says what to do instead.
 
 use super::words::{integer, is};
-use crate::resp::command::Local;
-use crate::resp::errors::CommandError;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::command::Local;
+use crate::errors::CommandError;
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// Says what to do instead.
 pub fn refuse(command: Local) -> CommandError {

@@ -3,10 +3,10 @@
 use highwater_core::Transaction;
 
 use super::words::{integer, is};
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::{Done, Keyspace};
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::errors::CommandError;
+use crate::keyspace::{Done, Keyspace};
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// How a deadline is given or told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

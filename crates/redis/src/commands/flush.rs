@@ -1,7 +1,7 @@
 //! FLUSHDB FLUSHALL: the whole keyspace in one transaction, or a step of it.
 //!
-//! A client's `FLUSHALL ASYNC` is asked by its [connection](crate::resp::connection) in steps, a transaction each: the same command with two
-//! more words, in a request whose framing says that it [goes on](crate::resp::request::Framing::again). No client can type that. Without it
+//! A client's `FLUSHALL ASYNC` is asked by its [connection](crate::connection) in steps, a transaction each: the same command with two
+//! more words, in a request whose framing says that it [goes on](crate::request::Framing::again). No client can type that. Without it
 //! (plain, in a `MULTI`, in a script, under a session) the command is one transaction, whatever it says.
 
 use std::ops::ControlFlow;
@@ -9,11 +9,11 @@ use std::ops::ControlFlow;
 use highwater_core::Transaction;
 
 use super::words::is;
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::{Done, Keyspace, Room};
-use crate::resp::number::{Digits, parse_integer};
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::errors::CommandError;
+use crate::keyspace::{Done, Keyspace, Room};
+use crate::number::{Digits, parse_integer};
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// Keys that one step removes at most.
 pub const MOST_KEYS: u16 = 512;

@@ -9,15 +9,15 @@ use highwater_core::codec::{Reader, put_varint};
 use super::portion::{Among, Asked, Next, Portion, in_portions};
 use super::scan::Options;
 use super::words::{integer, is, random_count};
-use crate::resp::encodings::{HASH_BYTES, HASH_ENTRIES};
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::head::{Head, Kind};
-use crate::resp::keyspace::members::Pair;
-use crate::resp::keyspace::{Done, Failure, Keyspace};
-use crate::resp::long_double::LongDouble;
-use crate::resp::number::{Digits, parse_integer};
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::encodings::{HASH_BYTES, HASH_ENTRIES};
+use crate::errors::CommandError;
+use crate::keyspace::head::{Head, Kind};
+use crate::keyspace::members::Pair;
+use crate::keyspace::{Done, Failure, Keyspace};
+use crate::long_double::LongDouble;
+use crate::number::{Digits, parse_integer};
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// The number of a field, and its value.
 fn split(row: &[u8]) -> (u64, &[u8]) {

@@ -1,6 +1,6 @@
 //! `HELP`, which commands with subcommands answer.
 
-use crate::resp::reply::Reply;
+use crate::reply::Reply;
 
 /// What errors about unknown subcommands point to.
 pub fn help(command: &str, usages: &[&str], reply: &mut Reply<'_>) {

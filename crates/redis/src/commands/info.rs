@@ -3,15 +3,15 @@
 use std::fmt::Write;
 
 use super::words::is;
+use crate::acl::ids::{self, Named};
+use crate::effort::{COUNTS, Effort, FILE, LOOK, few};
+use crate::errors::CommandError;
 use crate::meter::commands::CommandCounts;
-use crate::resp::acl::ids::{self, Named};
-use crate::resp::effort::{COUNTS, Effort, FILE, LOOK, few};
-use crate::resp::errors::CommandError;
-use crate::resp::operations::KeyCount;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
-use crate::resp::topology::{Shape, apart};
-use crate::resp::{Door, Redirect};
+use crate::operations::KeyCount;
+use crate::reply::Reply;
+use crate::request::Args;
+use crate::topology::{Shape, apart};
+use crate::{Door, Redirect};
 
 /// The Redis whose commands and replies these are; clients choose features by it.
 pub const REDIS_VERSION: &str = "7.0.15";

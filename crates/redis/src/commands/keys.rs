@@ -3,10 +3,10 @@
 use highwater_core::Transaction;
 
 use super::words::{is, small_integer};
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::{Done, Failure, Keyspace};
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::errors::CommandError;
+use crate::keyspace::{Done, Failure, Keyspace};
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// `DEL key ..` and `UNLINK key ..`: how many there were.
 pub fn del<T: Transaction>(

@@ -2,10 +2,10 @@
 
 use std::str::SplitAsciiWhitespace;
 
-use crate::resp::command::{Opcode, facts};
-use crate::resp::number::parse_integer;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::command::{Opcode, facts};
+use crate::number::parse_integer;
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// The specifications of a command, one by one: flags, and the words behind them.
 fn each(
@@ -135,8 +135,8 @@ mod tests {
     use highwater_core::codec::Reader;
 
     use super::*;
-    use crate::resp::command::COMMANDS;
-    use crate::resp::reply::Protocol;
+    use crate::command::COMMANDS;
+    use crate::reply::Protocol;
 
     fn flags_of(words: &[&str]) -> Vec<(String, String)> {
         let mut encoded = Vec::new();

@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use highwater_core::{Direction, Transaction};
 
 use super::words::{MUST_BE_POSITIVE, integer, is, range, unsigned};
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::items::End;
-use crate::resp::keyspace::list::List;
-use crate::resp::keyspace::{Done, Failure, Keyspace};
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::errors::CommandError;
+use crate::keyspace::items::End;
+use crate::keyspace::list::List;
+use crate::keyspace::{Done, Failure, Keyspace};
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// `LEFT` or `RIGHT`.
 pub fn end(word: &[u8]) -> Result<End, CommandError> {

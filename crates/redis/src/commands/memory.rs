@@ -1,11 +1,11 @@
 //! `MEMORY DOCTOR | MALLOC-STATS | PURGE | STATS`: of the node's memory, what is known of it. `USAGE` is a command on data.
 
 use super::words::is;
-use crate::resp::Door;
-use crate::resp::effort::{Effort, FILE};
-use crate::resp::errors::CommandError;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::Door;
+use crate::effort::{Effort, FILE};
+use crate::errors::CommandError;
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// See the module.
 pub fn memory(

@@ -1,17 +1,17 @@
-//! HW.MODULE, and calls of modules' procedures. What a module is: [`crate::resp::modules`].
+//! HW.MODULE, and calls of modules' procedures. What a module is: [`crate::modules`].
 
 use highwater_core::{Abort, Transaction};
 
 use super::blocking::{Awaited, Wait};
 use super::{help, words};
-use crate::resp::command::Data;
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::{Done, Keyspace};
-use crate::resp::modules::catalogue::{self, Head};
-use crate::resp::modules::{self, MAX_KEPT_BYTES, compiler, is_name};
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
-use crate::resp::scripts::Failed;
+use crate::command::Data;
+use crate::errors::CommandError;
+use crate::keyspace::{Done, Keyspace};
+use crate::modules::catalogue::{self, Head};
+use crate::modules::{self, MAX_KEPT_BYTES, compiler, is_name};
+use crate::reply::Reply;
+use crate::request::Args;
+use crate::scripts::Failed;
 
 /// `HW.INVOKE module.procedure arg..`, which `HW.CALL` of a module's procedure becomes; `HW.CALL_RO`: what writes is refused.
 pub fn invoke<T: Transaction>(

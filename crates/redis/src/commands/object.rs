@@ -5,13 +5,13 @@ use highwater_core::Transaction;
 
 use super::help;
 use super::words::{integer, is};
-use crate::resp::encodings::MAX_EMBEDDED_BYTES;
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::head::{Head, Kind, Row};
-use crate::resp::keyspace::{Done, Keyspace};
-use crate::resp::number::parse_integer;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::encodings::MAX_EMBEDDED_BYTES;
+use crate::errors::CommandError;
+use crate::keyspace::head::{Head, Kind, Row};
+use crate::keyspace::{Done, Keyspace};
+use crate::number::parse_integer;
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// `OBJECT ENCODING | REFCOUNT | IDLETIME | FREQ key`
 pub fn object<T: Transaction>(

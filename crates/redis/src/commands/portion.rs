@@ -17,12 +17,12 @@ use std::ops::ControlFlow;
 use highwater_core::Transaction;
 
 use super::cursor::{Crowd, Cursor, Place, PrintKey};
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::head::Head;
-use crate::resp::keyspace::rows::spot;
-use crate::resp::keyspace::{Done, Failure, Keyspace};
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::errors::CommandError;
+use crate::keyspace::head::Head;
+use crate::keyspace::rows::spot;
+use crate::keyspace::{Done, Failure, Keyspace};
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// Names or members that one call looks at, at most; and of one place [`MORE_OF_A_PLACE`] more.
 const MOST_LOOKED: usize = 2048;

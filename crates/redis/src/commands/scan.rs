@@ -13,12 +13,12 @@ use highwater_core::Transaction;
 use super::cluster::slot_number;
 use super::portion::{Among, Asked, Next, Portion};
 use super::words::{integer, is};
-use crate::resp::errors::CommandError;
-use crate::resp::glob::Pattern;
-use crate::resp::keyspace::{Done, Failure, Keyspace};
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
-use crate::resp::slots;
+use crate::errors::CommandError;
+use crate::glob::Pattern;
+use crate::keyspace::{Done, Failure, Keyspace};
+use crate::reply::Reply;
+use crate::request::Args;
+use crate::slots;
 
 /// Names that are looked at for a random key that has not expired.
 const RANDOM_TRIES: u64 = 100;

@@ -16,15 +16,15 @@ use mlua::Function;
 
 use super::help;
 use super::words::{integer, is};
-use crate::resp::acl::{Denied, User, may};
-use crate::resp::command::Opcode;
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::{Done, Failure, Keyspace, SCRIPTS, Stop};
-use crate::resp::reply::{Protocol, Reply};
-use crate::resp::request::Args;
-use crate::resp::scripts::bridge::Host;
-use crate::resp::scripts::vm::{self, Task, Vm};
-use crate::resp::scripts::{Failed, MAX_KEPT_BYTES, MAX_SCRIPT_BYTES, sha1, shebang};
+use crate::acl::{Denied, User, may};
+use crate::command::Opcode;
+use crate::errors::CommandError;
+use crate::keyspace::{Done, Failure, Keyspace, SCRIPTS, Stop};
+use crate::reply::{Protocol, Reply};
+use crate::request::Args;
+use crate::scripts::bridge::Host;
+use crate::scripts::vm::{self, Task, Vm};
+use crate::scripts::{Failed, MAX_KEPT_BYTES, MAX_SCRIPT_BYTES, sha1, shebang};
 
 const COUNTS: &[u8] = &[0];
 const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";

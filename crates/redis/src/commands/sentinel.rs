@@ -5,12 +5,12 @@ use highwater_core::NodeId;
 
 use super::help;
 use super::words::{integer, is};
-use crate::resp::Door;
-use crate::resp::effort::{Effort, LOOK};
-use crate::resp::errors::CommandError;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
-use crate::resp::topology::{Member, Shape, apart};
+use crate::Door;
+use crate::effort::{Effort, LOOK};
+use crate::errors::CommandError;
+use crate::reply::Reply;
+use crate::request::Args;
+use crate::topology::{Member, Shape, apart};
 
 impl Door {
     /// The words that sentinels tell when another node leads: the cluster's name, where the one was found and where the other is. `None` if either is unknown.

@@ -2,14 +2,14 @@
 
 use super::words::is;
 use super::{documents, help, keyspecs};
-use crate::resp::acl::categories::Categories;
-use crate::resp::acl::ids::{self, Named};
-use crate::resp::acl::keys;
-use crate::resp::command::{COMMANDS, Command, Control, Opcode, Spec, Subcommand, facts};
-use crate::resp::effort::{Effort, LOOK, few};
-use crate::resp::errors::CommandError;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::acl::categories::Categories;
+use crate::acl::ids::{self, Named};
+use crate::acl::keys;
+use crate::command::{COMMANDS, Command, Control, Opcode, Spec, Subcommand, facts};
+use crate::effort::{Effort, LOOK, few};
+use crate::errors::CommandError;
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// `COMMAND [COUNT | LIST [FILTERBY ..] | GETKEYS command .. | INFO [name ..] | DOCS [name ..]]`
 pub fn command(mut args: Args<'_>, effort: &Effort, reply: &mut Reply<'_>) -> Result<(), CommandError> {

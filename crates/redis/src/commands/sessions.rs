@@ -6,12 +6,12 @@ use highwater_engines::sessions::{Answer, Denial, Kept, Most, TooMany, ask, end,
 
 use super::help;
 use super::words::is;
-use crate::resp::errors::{CommandError, RequestError};
-use crate::resp::keyspace::{Failure, Keyspace, SESSIONS};
-use crate::resp::number::parse_integer;
-use crate::resp::reply::{Reply, is_whole};
-use crate::resp::request::Args;
-use crate::resp::single;
+use crate::errors::{CommandError, RequestError};
+use crate::keyspace::{Failure, Keyspace, SESSIONS};
+use crate::number::parse_integer;
+use crate::reply::{Reply, is_whole};
+use crate::request::Args;
+use crate::single;
 
 /// `HW.SESSION NEW | END id`. The door has added to NEW how many sessions may be open, of all users and of each, and what the id is made of.
 pub fn session<T: Transaction>(

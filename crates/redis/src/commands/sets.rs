@@ -5,14 +5,14 @@ use highwater_core::Transaction;
 use super::portion::{Among, Asked, Next, Portion, in_portions};
 use super::scan::Options;
 use super::words::{MUST_BE_POSITIVE, random_count, unsigned};
-use crate::resp::encodings::SET_ENTRIES;
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::head::{Head, Kind};
-use crate::resp::keyspace::members::Chosen;
-use crate::resp::keyspace::{Done, Failure, Keyspace};
-use crate::resp::number::parse_integer;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::encodings::SET_ENTRIES;
+use crate::errors::CommandError;
+use crate::keyspace::head::{Head, Kind};
+use crate::keyspace::members::Chosen;
+use crate::keyspace::{Done, Failure, Keyspace};
+use crate::number::parse_integer;
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// Adds a member; whether it is new.
 pub fn add<T: Transaction>(

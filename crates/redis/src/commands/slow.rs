@@ -6,14 +6,14 @@
 use super::help;
 use super::server::find;
 use super::words::{integer, is};
+use crate::Door;
+use crate::acl::ids::{self, Commands};
+use crate::effort::{COUNTS, Effort, LOOK, few};
+use crate::errors::CommandError;
 use crate::meter::latency::Latencies;
 use crate::meter::slow::Slow;
-use crate::resp::Door;
-use crate::resp::acl::ids::{self, Commands};
-use crate::resp::effort::{COUNTS, Effort, LOOK, few};
-use crate::resp::errors::CommandError;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// Steps of a transaction that was slow: its words are copied.
 const SAMPLE: u64 = 400;
@@ -209,7 +209,7 @@ pub fn hot_keys(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resp::reply::Protocol;
+    use crate::reply::Protocol;
 
     #[test]
     fn a_commands_name_is_in_the_letters_that_clients_send() {

@@ -4,10 +4,10 @@ use highwater_core::Transaction;
 
 use super::expiry::{Unit, deadline};
 use super::words::is;
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::{Done, Failure, Keyspace, check_value};
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::errors::CommandError;
+use crate::keyspace::{Done, Failure, Keyspace, check_value};
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// `GET key`
 pub fn get<T: Transaction>(
@@ -298,7 +298,7 @@ pub fn append<T: Transaction>(
 
 /// Whether a value of this length looks as if it had never been changed in place. What is longer looks the same either way.
 pub fn is_short(len: usize) -> bool {
-    len <= crate::resp::encodings::MAX_EMBEDDED_BYTES
+    len <= crate::encodings::MAX_EMBEDDED_BYTES
 }
 
 /// `STRLEN key`: 0 if it is missing.

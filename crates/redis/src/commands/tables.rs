@@ -1,4 +1,4 @@
-//! HW.TABLE HW.GET HW.PUT HW.DEL HW.RANGE. How tables stand in rows: [`tables`](crate::resp::tables).
+//! HW.TABLE HW.GET HW.PUT HW.DEL HW.RANGE. How tables stand in rows: [`tables`](crate::tables).
 
 use std::ops::{Bound, ControlFlow};
 
@@ -7,13 +7,13 @@ use highwater_core::{Direction, Transaction};
 
 use super::words::{is, unsigned};
 use super::{Failure, help};
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::rows::table_garbage_row;
-use crate::resp::keyspace::{DUE, Keyspace, Stop, check_value};
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
-use crate::resp::tables::key::{End, Type, cut};
-use crate::resp::tables::{MAX_COLUMNS, MAX_NAME_BYTES, TABLES, Table};
+use crate::errors::CommandError;
+use crate::keyspace::rows::table_garbage_row;
+use crate::keyspace::{DUE, Keyspace, Stop, check_value};
+use crate::reply::Reply;
+use crate::request::Args;
+use crate::tables::key::{End, Type, cut};
+use crate::tables::{MAX_COLUMNS, MAX_NAME_BYTES, TABLES, Table};
 
 /// `HW.TABLE CREATE name type.. | DROP name | LIST | DESCRIBE name`
 pub fn table<T: Transaction>(

@@ -8,12 +8,12 @@ use highwater_core::codec::{Malformed, Reader, put_varint};
 use highwater_core::limits::{MAX_BLOCK_PARTS, MAX_COMMAND_BYTES, MAX_REDIS_KEY_BYTES, MAX_REQUEST_BYTES};
 use highwater_engines::Session;
 
-use crate::resp::command::{Command, Control, Local, Opcode};
-use crate::resp::errors::CommandError;
-use crate::resp::moment::Moment;
-use crate::resp::order::KEEP_BYTES;
-use crate::resp::reply::{Protocol, Reply};
-use crate::resp::request::{Args, Framing, Step, Watch};
+use crate::command::{Command, Control, Local, Opcode};
+use crate::errors::CommandError;
+use crate::moment::Moment;
+use crate::order::KEEP_BYTES;
+use crate::reply::{Protocol, Reply};
+use crate::request::{Args, Framing, Step, Watch};
 
 /// What a [`Watch`] adds to its key, at most.
 const WATCH_OVERHEAD_BYTES: usize = 13;

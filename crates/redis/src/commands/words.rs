@@ -1,9 +1,9 @@
 //! Words of commands, read as options and numbers.
 
-use crate::resp::double::parse_double;
-use crate::resp::errors::CommandError;
-use crate::resp::number::parse_integer;
-use crate::resp::request::Args;
+use crate::double::parse_double;
+use crate::errors::CommandError;
+use crate::number::parse_integer;
+use crate::request::Args;
 
 /// Whether a word is this option, in letters of any size.
 #[inline]

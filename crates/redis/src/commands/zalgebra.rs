@@ -8,13 +8,13 @@ use highwater_core::Transaction;
 use super::algebra::Join;
 use super::words::{integer, is, unsigned};
 use super::zsets::{self, reply_scored};
-use crate::resp::double::parse_double;
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::head::{Head, Kind};
-use crate::resp::keyspace::scores::{Scored, score_of};
-use crate::resp::keyspace::{Done, FEW, Failure, Keyspace};
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::double::parse_double;
+use crate::errors::CommandError;
+use crate::keyspace::head::{Head, Kind};
+use crate::keyspace::scores::{Scored, score_of};
+use crate::keyspace::{Done, FEW, Failure, Keyspace};
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// What becomes of several scores of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,13 +9,13 @@ use highwater_core::{Direction, Transaction};
 
 use super::words::{integer, is, range};
 use super::zsets::{reply_scored, store};
-use crate::resp::double::parse_bound;
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::head::{Head, Kind};
-use crate::resp::keyspace::scores::Scored;
-use crate::resp::keyspace::{Done, Failure, Keyspace};
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::double::parse_bound;
+use crate::errors::CommandError;
+use crate::keyspace::head::{Head, Kind};
+use crate::keyspace::scores::Scored;
+use crate::keyspace::{Done, Failure, Keyspace};
+use crate::reply::Reply;
+use crate::request::Args;
 
 /// What a range is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

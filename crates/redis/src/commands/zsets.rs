@@ -8,16 +8,16 @@ use super::lists::popped_from;
 use super::portion::{Among, Asked, Next, Portion, in_portions};
 use super::scan::Options;
 use super::words::{MUST_BE_POSITIVE, float, is, random_count, unsigned};
-use crate::resp::double::format_double;
-use crate::resp::encodings::{SORTED_SET_BYTES, SORTED_SET_ENTRIES};
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::head::{Head, Kind};
-use crate::resp::keyspace::members::Chosen;
-use crate::resp::keyspace::scores::{Scored, score_of};
-use crate::resp::keyspace::{Done, Failure, Keyspace};
-use crate::resp::number::Digits;
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
+use crate::double::format_double;
+use crate::encodings::{SORTED_SET_BYTES, SORTED_SET_ENTRIES};
+use crate::errors::CommandError;
+use crate::keyspace::head::{Head, Kind};
+use crate::keyspace::members::Chosen;
+use crate::keyspace::scores::{Scored, score_of};
+use crate::keyspace::{Done, Failure, Keyspace};
+use crate::number::Digits;
+use crate::reply::Reply;
+use crate::request::Args;
 
 const NAN: CommandError = CommandError::Text("ERR resulting score is not a number (NaN)");
 

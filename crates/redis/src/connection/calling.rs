@@ -1,9 +1,9 @@
 //! `HW.CALL`: a registered procedure as a request of its own.
 
 use super::*;
-use crate::resp::callables::Call;
-use crate::resp::command::Opcode;
-use crate::resp::commands::words;
+use crate::callables::Call;
+use crate::command::Opcode;
+use crate::commands::words;
 
 impl Connection {
     /// `HW.CALL` of what is no procedure of this build: one of a module, which is a command on data like others.

@@ -9,8 +9,8 @@
 //! A connection that ends takes no further step. See docs/decisions/0030-a-keyspace-of-any-size-is-emptied-in-steps.md.
 
 use super::*;
-use crate::resp::commands::flush::{MOST_KEYS, Mode, Portion};
-use crate::resp::number::parse_integer;
+use crate::commands::flush::{MOST_KEYS, Mode, Portion};
+use crate::number::parse_integer;
 
 /// Refusals of steps of one key, one after another, before it is given up.
 const MOST_TRIES: u32 = 16;

@@ -1,9 +1,9 @@
-//! `HW.BEGIN` .. `HW.COMMIT` on a connection. What is kept and why it is right: [`interactive`](crate::resp::interactive).
+//! `HW.BEGIN` .. `HW.COMMIT` on a connection. What is kept and why it is right: [`interactive`](crate::interactive).
 
 use super::*;
-use crate::resp::command::Opcode;
-use crate::resp::commands::words;
-use crate::resp::interactive::{DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS, Open, Stepped};
+use crate::command::Opcode;
+use crate::commands::words;
+use crate::interactive::{DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS, Open, Stepped};
 
 impl Connection {
     /// `HW.BEGIN [TIMEOUT ms]`: a step without a command, so that a node which does not serve says so.

@@ -439,7 +439,7 @@ impl Connection {
             Offer::Walks => Stage::Walking { seq },
             Offer::Changes => Stage::Changing { seq },
             Offer::Reads | Offer::Writes | Offer::Calls | Offer::Commits => match taken {
-                Taken::PutOff if !planted!(resp::PipelineUnordered) => Stage::PutOff { seq },
+                Taken::PutOff if !planted!(PipelineUnordered) => Stage::PutOff { seq },
                 _ => Stage::Open,
             },
         };

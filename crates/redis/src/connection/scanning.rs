@@ -1,8 +1,8 @@
 //! `SCAN`, `HSCAN`, `SSCAN` and `ZSCAN` of a client's own with a cursor in the middle of a crowd: as many steps as it takes.
 //!
 //! Any other cursor is a place, and its call one request, behind which others are taken at once; a cursor that leads into a crowd comes from
-//! such a one and is not remembered. In the middle of a crowd a call goes on at a [spot](crate::resp::keyspace::rows::spot):
-//! one that this node [remembers](crate::resp::bookmarks), or else one that is looked for, each step a transaction that looks at some
+//! such a one and is not remembered. In the middle of a crowd a call goes on at a [spot](crate::keyspace::rows::spot):
+//! one that this node [remembers](crate::bookmarks), or else one that is looked for, each step a transaction that looks at some
 //! thousands of names. The last step tells what it finds from there on, and where the next call goes on; that is remembered.
 //! See docs/decisions/0051-a-scan-goes-on-in-the-middle-of-a-crowd.md.
 //!
@@ -11,8 +11,8 @@
 
 use super::walking::bulk;
 use super::*;
-use crate::resp::command::Opcode;
-use crate::resp::commands::cursor::Cursor;
+use crate::command::Opcode;
+use crate::commands::cursor::Cursor;
 
 /// A call that is asked in steps.
 #[derive(Debug)]

@@ -1,13 +1,13 @@
 //! What the connection's user may do, and what becomes of the connection when users change.
 
 use super::*;
-use crate::resp::acl::caller::Standing;
-use crate::resp::acl::change::{self, News};
-use crate::resp::acl::log::Context;
-use crate::resp::acl::{Denied, may, requests};
-use crate::resp::command::Opcode;
-use crate::resp::commands::auth::note_denied;
-use crate::resp::commands::words::is;
+use crate::acl::caller::Standing;
+use crate::acl::change::{self, News};
+use crate::acl::log::Context;
+use crate::acl::{Denied, may, requests};
+use crate::command::Opcode;
+use crate::commands::auth::note_denied;
+use crate::commands::words::is;
 
 const RULES_CHANGED: &str = "NOPERM the user's rules have changed since the command came";
 

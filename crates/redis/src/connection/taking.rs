@@ -2,12 +2,12 @@
 
 use super::standing::admit_queued;
 use super::*;
-use crate::resp::acl::ids::Named;
-use crate::resp::command::Opcode;
-use crate::resp::effort::LOOK;
-use crate::resp::operations::Took;
-use crate::resp::subscriptions::Kind;
-use crate::resp::waiting::worker_of;
+use crate::acl::ids::Named;
+use crate::command::Opcode;
+use crate::effort::LOOK;
+use crate::operations::Took;
+use crate::subscriptions::Kind;
+use crate::waiting::worker_of;
 
 /// Steps of a command that is denied: that is noted in `ACL LOG`.
 const DENIED: u64 = 2 * LOOK;

@@ -7,7 +7,7 @@
 use highwater_core::limits::MAX_REPLY_BYTES;
 
 use super::*;
-use crate::resp::number::parse_integer;
+use crate::number::parse_integer;
 
 /// How far a walk through the names has got.
 #[derive(Debug)]

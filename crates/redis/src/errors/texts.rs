@@ -7,12 +7,12 @@ use highwater_core::limits::{
 };
 
 use super::CommandError;
-use crate::resp::callables::is_benchmark;
-use crate::resp::interactive::{MAX_STEPS, MAX_TIMEOUT_MS};
-use crate::resp::keyspace::items::MAX_ITEM_BYTES;
-use crate::resp::keyspace::rows::MAX_MEMBER_BYTES;
-use crate::resp::modules::MAX_NAME_BYTES as MAX_MODULE_NAME_BYTES;
-use crate::resp::tables::{MAX_COLUMNS, MAX_NAME_BYTES};
+use crate::callables::is_benchmark;
+use crate::interactive::{MAX_STEPS, MAX_TIMEOUT_MS};
+use crate::keyspace::items::MAX_ITEM_BYTES;
+use crate::keyspace::rows::MAX_MEMBER_BYTES;
+use crate::modules::MAX_NAME_BYTES as MAX_MODULE_NAME_BYTES;
+use crate::tables::{MAX_COLUMNS, MAX_NAME_BYTES};
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,8 +13,8 @@ use highwater_engines::{Nanos, Refusal, Request, Worker};
 
 use super::token::{Owner, pack};
 use super::users::standing;
-use crate::resp::keyspace::sweep::{Share, Sweep};
-use crate::resp::moment::Moment;
+use crate::keyspace::sweep::{Share, Sweep};
+use crate::moment::Moment;
 
 /// The slot of its tokens; the keeper of sessions has the other one.
 pub const SLOT: usize = 1;

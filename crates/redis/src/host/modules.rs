@@ -1,5 +1,5 @@
 //! Has this node compile the modules that it has got from others, before somebody calls one here: the first worker looks at the table now and
-//! then while its replica follows, and once when it begins to serve. [`compiled`](crate::resp::modules) tells what comes of it.
+//! then while its replica follows, and once when it begins to serve. [`compiled`](crate::modules) tells what comes of it.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use highwater_engines::{Nanos, Request, Worker};
 
 use super::token::{Owner, pack};
 use super::users::serves;
-use crate::resp::command::Opcode;
-use crate::resp::moment::Moment;
-use crate::resp::number::parse_integer;
-use crate::resp::{Door, single};
+use crate::command::Opcode;
+use crate::moment::Moment;
+use crate::number::parse_integer;
+use crate::{Door, single};
 
 /// The slot of its tokens.
 pub const SLOT: usize = 5;

@@ -6,7 +6,7 @@ use highwater_engines::{Nanos, Request, Worker};
 
 use super::token::{Owner, pack};
 use super::users::serves;
-use crate::resp::keyspace::SESSIONS_AT;
+use crate::keyspace::SESSIONS_AT;
 
 /// How often to look whether the replica serves: often enough that no lead is lost and won again in between.
 const LOOK_EVERY: Nanos = 1_000_000;

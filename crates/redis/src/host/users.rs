@@ -1,5 +1,5 @@
 //! Has this node's users follow the table: the first worker reads it, and each worker waits with what is on data for what has to
-//! be known first. [`acl`](crate::resp::acl) tells the whole of it.
+//! be known first. [`acl`](crate::acl) tells the whole of it.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use highwater_core::{Outcome, ProcedureId};
 use highwater_engines::{Nanos, Refusal, Request, Worker};
 
 use super::token::{Owner, pack};
-use crate::resp::acl::access::Confirmation;
-use crate::resp::acl::change::{self, News};
-use crate::resp::{Door, acl};
+use crate::acl::access::Confirmation;
+use crate::acl::change::{self, News};
+use crate::{Door, acl};
 
 /// The slot of its tokens.
 pub const SLOT: usize = 2;
@@ -206,8 +206,8 @@ mod tests {
     use highwater_engines::{Endpoint, Frame, Next, Outbox, Taken};
 
     use super::*;
-    use crate::resp::Procedures;
-    use crate::resp::acl::Access;
+    use crate::Procedures;
+    use crate::acl::Access;
 
     const PROCEDURES: Procedures = Procedures {
         exec: ProcedureId(0),

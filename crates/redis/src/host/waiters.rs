@@ -1,13 +1,13 @@
 //! Clients of one worker that wait for data: when each is to look again, or to give up. It knows no socket and no clock.
 //!
-//! Who may look is told by [`Waiting`](crate::resp::Waiting); here is what else has a client look: its time is over, its replica serves no
+//! Who may look is told by [`Waiting`](crate::Waiting); here is what else has a client look: its time is over, its replica serves no
 //! more, or it has not looked for long. (With an engine without a leader the engine says what others wrote: `Clients::take_written`.)
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_engines::Nanos;
 
-use crate::resp::connection::place::Waits;
+use crate::connection::place::Waits;
 
 /// A client that waits for data looks by itself as often: should anything have been missed, it waits no longer.
 pub const LOOK_SELDOM: Nanos = 5_000_000_000;
@@ -59,7 +59,7 @@ impl Waiters {
         self.alarms.first().map(|(at, _)| *at)
     }
 
-    /// A client [waits](crate::resp::Connection::waits) so, or does no more.
+    /// A client [waits](crate::Connection::waits) so, or does no more.
     pub fn note(&mut self, id: u64, at: usize, waits: Option<Waits>, now: Nanos) {
         let Some(Waits { number, timeout_ms }) = waits else {
             return self.remove(id);

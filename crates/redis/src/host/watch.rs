@@ -10,10 +10,10 @@ use std::sync::Arc;
 use highwater_core::Outcome;
 use highwater_core::clock::{Stopwatch, Ticks};
 
+use crate::Procedures;
+use crate::acl::ids::Named;
 use crate::meter::Meter;
 use crate::meter::slow::{Slow, SlowLog};
-use crate::resp::Procedures;
-use crate::resp::acl::ids::Named;
 
 /// What all clients of a worker are measured by.
 #[derive(Clone)]

@@ -34,7 +34,7 @@ impl<T: Transaction> Keyspace<'_, T> {
     #[inline]
     pub fn bury_expired(&mut self) -> Result<(), Stop> {
         self.smalls.clear();
-        if self.sighted.0.is_empty() || planted!(resp::SightedKept) { Ok(()) } else { self.bury() }
+        if self.sighted.0.is_empty() || planted!(SightedKept) { Ok(()) } else { self.bury() }
     }
 
     #[cold]

@@ -8,7 +8,7 @@ use highwater_core::{Direction, TableId, Transaction};
 use super::list::List;
 use super::packed::{Packed, Pieces, packed_bytes};
 use super::{Done, ELEMENTS, Failure, ITEMS, Keyspace, rows};
-use crate::resp::errors::CommandError;
+use crate::errors::CommandError;
 
 /// Bytes of the longest item: in its row stands its length, too.
 pub const MAX_ITEM_BYTES: usize = MAX_VALUE_BYTES - 4;

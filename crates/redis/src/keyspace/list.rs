@@ -22,7 +22,7 @@ use super::head::{Head, Kind, Row};
 use super::items::End;
 use super::packed::Packed;
 use super::{Done, Failure, Keyspace};
-use crate::resp::errors::CommandError;
+use crate::errors::CommandError;
 
 /// Packed items of an end, and of a row, take so many bytes at most; a single item may take more, in a row of its own.
 ///

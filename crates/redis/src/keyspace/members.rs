@@ -10,7 +10,7 @@ use highwater_core::{Abort, Direction, Transaction};
 use super::head::Head;
 use super::rows::{self, MAX_MEMBER_BYTES};
 use super::{Done, ELEMENTS, Failure, Keyspace, check_value};
-use crate::resp::errors::CommandError;
+use crate::errors::CommandError;
 
 /// Up to so many members are all looked at to choose some at random, so that each has exactly the same chance.
 const LISTED: u64 = 1024;

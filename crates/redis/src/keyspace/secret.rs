@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 
 use super::Keyspace;
 use super::expired::leniently;
-use crate::resp::keyspace::Failure;
-use crate::resp::tables::{CURSORS, TABLES};
+use crate::keyspace::Failure;
+use crate::tables::{CURSORS, TABLES};
 
 /// The secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

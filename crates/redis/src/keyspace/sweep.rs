@@ -14,8 +14,8 @@ use super::expired::LONG_PAST;
 use super::room::MOST_BYTES;
 use super::rows::{self, Due};
 use super::{DUE, ELEMENTS, Failure, ITEMS, Keyspace, Room, Stop};
-use crate::resp::moment::Moment;
-use crate::resp::tables::Table;
+use crate::moment::Moment;
+use crate::tables::Table;
 
 /// Rows that one sweep looks at and removes, about, if nobody says how many.
 const MOST: u32 = 512;
@@ -223,7 +223,7 @@ impl<T: Transaction> Keyspace<'_, T> {
             return Ok(None);
         }
         let expired = stored.is_some_and(|stored| stored == deadline || stored == LONG_PAST);
-        let leaves = match expired || planted!(resp::MovedDeadlineIgnored) {
+        let leaves = match expired || planted!(MovedDeadlineIgnored) {
             true => self.remove_within(name, room)?,
             false => false,
         };

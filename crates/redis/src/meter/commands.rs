@@ -6,8 +6,8 @@ use highwater_engines::Nanos;
 
 use super::add;
 use super::histogram::{POWERS, power};
-use crate::resp::acl::ids::{MOST, Named};
-use crate::resp::command::Opcode;
+use crate::acl::ids::{MOST, Named};
+use crate::command::Opcode;
 
 /// Counts by the [number](Named::id) of a command. Written by one thread, read by anyone.
 #[derive(Debug)]

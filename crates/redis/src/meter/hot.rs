@@ -4,7 +4,7 @@ use highwater_engines::seam::hot::{Hot, HotKey as Key};
 use serde::{Deserialize, Serialize};
 
 use super::slow::shown;
-use crate::resp::keyspace::{KEYSPACE, NAMES};
+use crate::keyspace::{KEYSPACE, NAMES};
 
 /// A key at which transactions meet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

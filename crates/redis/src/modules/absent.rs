@@ -3,11 +3,11 @@
 use highwater_core::Transaction;
 
 use super::{Checked, Unready};
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::{Failure, Keyspace};
-use crate::resp::reply::Reply;
-use crate::resp::request::Args;
-use crate::resp::scripts::Failed;
+use crate::errors::CommandError;
+use crate::keyspace::{Failure, Keyspace};
+use crate::reply::Reply;
+use crate::request::Args;
+use crate::scripts::Failed;
 
 /// Refuses: there is nothing to look at a module with.
 pub fn check(_bytes: &[u8], _name: &[u8]) -> Result<Checked, Unready> {

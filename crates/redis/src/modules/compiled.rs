@@ -21,8 +21,8 @@ use super::state::State;
 use super::{
     ABI, Checked, MAX_MODULE_BYTES, MAX_PROCEDURES, PROCEDURE, Unready, cost, is_name, line_of_loads,
 };
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::Failure;
+use crate::errors::CommandError;
+use crate::keyspace::Failure;
 
 /// Bytes of compiled code that are remembered, with the modules of which they are.
 const MAX_CACHE_BYTES: usize = 64 << 20;

@@ -1,7 +1,7 @@
 //! The compiler's thread: what modules are compiled by where workers must not stand still.
 //!
 //! A thread that [is told of one](compile_by) hands it every module that it needs and does not know, and goes on. Who asked stands in
-//! line ([`Waiting`](crate::resp::Waiting)) and is woken once it is done. A thread without one compiles by itself: simulated hosts do,
+//! line ([`Waiting`](crate::Waiting)) and is woken once it is done. A thread without one compiles by itself: simulated hosts do,
 //! and tests.
 //!
 //! The verdict on a module is remembered by its digest, good or bad, so nothing follows from where and when it was compiled: a module is

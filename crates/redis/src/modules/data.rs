@@ -1,15 +1,15 @@
 //! What a procedure of a module may do to the data: users' tables by the bytes of their keys, strings of the Redis keyspace by their names.
-//! Everything else goes through [`Host::call`](crate::resp::scripts::bridge::Host::call), as a script's commands do.
+//! Everything else goes through [`Host::call`](crate::scripts::bridge::Host::call), as a script's commands do.
 
 use std::ops::{Bound, ControlFlow};
 
 use highwater_core::limits::MAX_KEY_BYTES;
 use highwater_core::{Abort, Direction, Transaction};
 
-use crate::resp::commands::scripts::Commands;
-use crate::resp::errors::CommandError;
-use crate::resp::keyspace::{Done, Failure, check_key, check_value};
-use crate::resp::tables::{TABLES, Table, key};
+use crate::commands::scripts::Commands;
+use crate::errors::CommandError;
+use crate::keyspace::{Done, Failure, check_key, check_value};
+use crate::tables::{TABLES, Table, key};
 
 /// Visits what is read.
 pub type Take<'a> = &'a mut dyn FnMut(&[u8]);

@@ -11,12 +11,12 @@ use wasmtime::{Caller, Engine, Linker, Result, Trap};
 
 use super::ABI;
 use super::state::State;
-use crate::resp::command::{Command, Opcode};
-use crate::resp::errors::{CommandError, ProcedureError};
-use crate::resp::keyspace::Failure;
-use crate::resp::reply::{Protocol, Reply};
-use crate::resp::request::Args;
-use crate::resp::scripts::bridge::{self, Host};
+use crate::command::{Command, Opcode};
+use crate::errors::{CommandError, ProcedureError};
+use crate::keyspace::Failure;
+use crate::reply::{Protocol, Reply};
+use crate::request::Args;
+use crate::scripts::bridge::{self, Host};
 
 /// Fuel of a function that touches data, beside what its bytes cost: those of keys, too, before they are looked for.
 const CALL_FUEL: u64 = 200;

@@ -7,12 +7,12 @@ use super::compiled::{Compiled, compiled, digest_of, known, warm};
 use super::machine::machine;
 use super::state::{Ended, State};
 use super::{Unready, catalogue, limits, line_of_calls};
-use crate::resp::commands::scripts::Commands;
-use crate::resp::errors::ProcedureError;
-use crate::resp::keyspace::{Failure, Keyspace};
-use crate::resp::reply::{Protocol, Reply};
-use crate::resp::request::Args;
-use crate::resp::scripts::{Failed, bridge};
+use crate::commands::scripts::Commands;
+use crate::errors::ProcedureError;
+use crate::keyspace::{Failure, Keyspace};
+use crate::reply::{Protocol, Reply};
+use crate::request::Args;
+use crate::scripts::{Failed, bridge};
 
 /// Calls a procedure of the module that has this digest. `name`: the module's, and the procedure's. What it answers goes to the reply.
 pub fn call<T: Transaction>(

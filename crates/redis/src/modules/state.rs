@@ -4,12 +4,12 @@ use wasmtime::{Error, Memory, ResourceLimiter, Result, Trap};
 
 use super::limits;
 use super::machine::TABLE_ENTRIES;
-use crate::resp::errors::ProcedureError;
-use crate::resp::keyspace::{Failure, Stop};
-use crate::resp::reply::{Protocol, Reply};
-use crate::resp::scripts::Failed;
-use crate::resp::scripts::budget::{PATIENCE_MS, QUICK_MS};
-use crate::resp::tables::Table;
+use crate::errors::ProcedureError;
+use crate::keyspace::{Failure, Stop};
+use crate::reply::{Protocol, Reply};
+use crate::scripts::Failed;
+use crate::scripts::budget::{PATIENCE_MS, QUICK_MS};
+use crate::tables::Table;
 
 /// Tables that one call opens.
 const MOST_TABLES: usize = 1024;

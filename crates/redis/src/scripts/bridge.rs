@@ -6,12 +6,12 @@
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-use crate::resp::acl::Denied;
-use crate::resp::command::Opcode;
-use crate::resp::keyspace::Stop;
-use crate::resp::modules::data::Data;
-use crate::resp::reply::Protocol;
-use crate::resp::request::Args;
+use crate::acl::Denied;
+use crate::command::Opcode;
+use crate::keyspace::Stop;
+use crate::modules::data::Data;
+use crate::reply::Protocol;
+use crate::request::Args;
 
 /// What a run's functions ask of the world.
 pub trait Host: Data {

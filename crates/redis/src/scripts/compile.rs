@@ -98,7 +98,7 @@ unsafe extern "C-unwind" fn read(_: *mut lua_State, data: *mut c_void, size: *mu
 mod tests {
     use super::super::budget::{Clocks, Limits};
     use super::*;
-    use crate::resp::tests::clock::cpu_ms;
+    use crate::tests::clock::cpu_ms;
 
     const MIB: usize = 1 << 20;
 

@@ -11,13 +11,13 @@ use super::raise::{Raise, table as error};
 use super::shebang::{BAD_NAME, Flags, is_name};
 use super::vm::{Registered, Run};
 use super::{bridge, sha1, values};
-use crate::resp::acl::Denied;
-use crate::resp::command::{Command, Local, Opcode};
-use crate::resp::double::format_double;
-use crate::resp::errors::CommandError;
-use crate::resp::number::Digits;
-use crate::resp::reply::{Protocol, Reply};
-use crate::resp::request::Args;
+use crate::acl::Denied;
+use crate::command::{Command, Local, Opcode};
+use crate::double::format_double;
+use crate::errors::CommandError;
+use crate::number::Digits;
+use crate::reply::{Protocol, Reply};
+use crate::request::Args;
 
 /// What a call costs beside its bytes, in instructions.
 const CALL_INSTRUCTIONS: u64 = 100;
@@ -139,7 +139,7 @@ pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
     {
         redis.raw_set(name, value)?;
     }
-    redis.raw_set("REDIS_VERSION", crate::resp::commands::info::REDIS_VERSION)?;
+    redis.raw_set("REDIS_VERSION", crate::commands::info::REDIS_VERSION)?;
     redis.raw_set("REDIS_VERSION_NUM", 0x0007_000f)?;
     logging(lua, run, &redis)?;
     Ok(redis)
@@ -148,7 +148,7 @@ pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
 /// The table that a library's text sees while it is loaded.
 pub fn loading(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
     let redis = lua.create_table()?;
-    redis.raw_set("REDIS_VERSION", crate::resp::commands::info::REDIS_VERSION)?;
+    redis.raw_set("REDIS_VERSION", crate::commands::info::REDIS_VERSION)?;
     redis.raw_set("REDIS_VERSION_NUM", 0x0007_000f)?;
     let run_of = run.clone();
     redis.raw_set(
@@ -345,7 +345,7 @@ fn answer(local: Local, mut args: Args<'_>, reply: &mut Reply<'_>) -> mlua::Resu
         (Local::Ping | Local::Echo, Some(word)) => reply.bulk(word),
         (Local::Time, _) => {
             let unix_ms = bridge::with(|host| host.unix_ms()).unwrap_or_default();
-            crate::resp::commands::admin::write_time(unix_ms, reply);
+            crate::commands::admin::write_time(unix_ms, reply);
         }
         (Local::Select, Some(b"0")) => reply.ok(),
         (Local::Select, _) => return Err(error(CommandError::NoSuchDatabase.to_string())),

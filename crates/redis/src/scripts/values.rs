@@ -4,9 +4,9 @@ use mlua::{Lua, LuaString, Table, Value};
 
 use super::Failed;
 use super::vm::Run;
-use crate::resp::double::parse_double;
-use crate::resp::number::parse_integer;
-use crate::resp::reply::{Protocol, Reply};
+use crate::double::parse_double;
+use crate::number::parse_integer;
+use crate::reply::{Protocol, Reply};
 
 /// The cost of a value that is read or written beside its bytes, in instructions.
 const VALUE_INSTRUCTIONS: u64 = 8;

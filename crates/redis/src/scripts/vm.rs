@@ -11,8 +11,8 @@ use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
 use super::budget::{Budget, EVERY, Limits, Spent};
 use super::compile::compile;
 use super::{Failed, bridge, costs, natives, raise, values, watch};
-use crate::resp::keyspace::Stop;
-use crate::resp::reply::{Protocol, Reply};
+use crate::keyspace::Stop;
+use crate::reply::{Protocol, Reply};
 
 /// Compiled texts that are kept, and their bytes of source.
 const MAX_CHUNKS: usize = 1024;

@@ -2,8 +2,8 @@
 
 use super::value::Value;
 use super::{Effect, Now, Setting};
-use crate::resp::encodings::{HASH_BYTES, HASH_ENTRIES, SET_ENTRIES, SORTED_SET_BYTES, SORTED_SET_ENTRIES};
-use crate::resp::{Door, Redirect};
+use crate::encodings::{HASH_BYTES, HASH_ENTRIES, SET_ENTRIES, SORTED_SET_BYTES, SORTED_SET_ENTRIES};
+use crate::{Door, Redirect};
 
 const FILE: &str = "a node's configuration is its file's: change that, and start the node again";
 const NO_FILES: &str = "what is kept on disk is cluster.durability's business, not that of RDB and AOF files";
@@ -38,7 +38,7 @@ const fn also(alias: &'static str, setting: Setting) -> Setting {
 const fn threshold(
     name: &'static str,
     alias: &'static str,
-    most: &'static crate::resp::encodings::Most,
+    most: &'static crate::encodings::Most,
 ) -> Setting {
     also(alias, setting(name, Value::Memory(0, MOST_BYTES), Now::Default(""), Effect::Threshold(most)))
 }

@@ -1,6 +1,6 @@
 //! What a setting may be, and Redis's errors for what it may not.
 
-use crate::resp::number::parse_integer;
+use crate::number::parse_integer;
 
 /// What a setting may be.
 pub enum Value {

@@ -14,9 +14,9 @@
 use highwater_core::codec::{Malformed, Reader, ordered};
 use highwater_core::limits::MAX_KEY_BYTES;
 
-use crate::resp::errors::CommandError;
-use crate::resp::number::parse_integer;
-use crate::resp::reply::Reply;
+use crate::errors::CommandError;
+use crate::number::parse_integer;
+use crate::reply::Reply;
 
 /// What a column of a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +218,7 @@ mod tests {
         assert!(keys.iter().all(|one| keys.iter().all(|other| one == other || !other.starts_with(one))));
         for (words, key) in SORTED.iter().zip(&keys) {
             let (mut reader, mut out) = (Reader::new(&key[1..]), Vec::new());
-            let mut reply = Reply::new(&mut out, crate::resp::Protocol::Resp2);
+            let mut reply = Reply::new(&mut out, crate::Protocol::Resp2);
             TYPES.iter().for_each(|of| of.reply(&mut reader, &mut reply).unwrap());
             assert!(reader.is_empty());
             assert!(

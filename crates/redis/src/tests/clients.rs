@@ -1,7 +1,7 @@
 //! What clients hear of each other, and do to each other; and what operators' tools ask.
 
 use super::double::{Client, Node, START_MS};
-use crate::resp::clients::Order;
+use crate::clients::Order;
 
 #[test]
 fn clients_are_listed_with_what_they_said() {

@@ -5,8 +5,8 @@ use highwater_engines::Service;
 use highwater_engines::seam::Refusal;
 
 use super::double::Node;
-use crate::resp::Redirect;
-use crate::resp::topology::name;
+use crate::Redirect;
+use crate::topology::name;
 
 const ELSEWHERE: Refusal = Refusal::NotServing { ask: Some(NodeId(1)) };
 const NOBODY: Refusal = Refusal::NotServing { ask: None };

@@ -6,10 +6,10 @@ use highwater_core::ProcedureId;
 use highwater_core::random::Random;
 
 use super::double::{Client, Node};
-use crate::resp::keyspace::head::{Head, Kind};
-use crate::resp::keyspace::list::END_BYTES;
-use crate::resp::keyspace::{DUE, ELEMENTS, ITEMS, KEYSPACE, NAMES, rows};
-use crate::resp::moment::Moment;
+use crate::keyspace::head::{Head, Kind};
+use crate::keyspace::list::END_BYTES;
+use crate::keyspace::{DUE, ELEMENTS, ITEMS, KEYSPACE, NAMES, rows};
+use crate::moment::Moment;
 
 fn bulks(items: impl ExactSizeIterator<Item = impl AsRef<str>>) -> String {
     let mut said = format!("*{}\r\n", items.len());

@@ -7,11 +7,11 @@ use highwater_engines::seam::Refusal;
 
 use super::double::{Client, Node, wire};
 use super::scans::{ALIKE, KINDS, Kind, bulk, named, named_behind, number};
-use crate::resp::Allowance;
-use crate::resp::keyspace::rows::hash;
-use crate::resp::keyspace::sweep::Sweep;
-use crate::resp::moment::Moment;
-use crate::resp::slots::slot;
+use crate::Allowance;
+use crate::keyspace::rows::hash;
+use crate::keyspace::sweep::Sweep;
+use crate::moment::Moment;
+use crate::slots::slot;
 
 /// The most that a call tells, and the end of a place.
 const MOST_TOLD: usize = 2048 + 128;

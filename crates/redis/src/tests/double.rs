@@ -16,9 +16,9 @@ use highwater_engines::Service;
 use highwater_engines::seam::{Freshness, Refusal, Taken};
 
 use super::WITH_WORKLOADS;
-use crate::resp::acl::Access;
-use crate::resp::acl::change::News;
-use crate::resp::{
+use crate::acl::Access;
+use crate::acl::change::News;
+use crate::{
     Allowance, Callables, Clients, Connection, Description, Door, Member, Procedures, Redirect, Topology,
     Waiting, frame, register,
 };

@@ -5,9 +5,9 @@ use highwater_core::{Outcome, ProcedureId};
 use proptest::prelude::*;
 
 use super::double::{Client, Node, multibulk};
-use crate::resp::command::Opcode;
-use crate::resp::moment::Moment;
-use crate::resp::request::Step;
+use crate::command::Opcode;
+use crate::moment::Moment;
+use crate::request::Step;
 
 const EXEC: ProcedureId = ProcedureId(0);
 const WATCH: ProcedureId = ProcedureId(1);

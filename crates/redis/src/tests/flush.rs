@@ -4,8 +4,8 @@ use highwater_core::Outcome;
 use highwater_engines::seam::Refusal;
 
 use super::double::{Client, Node};
-use crate::resp::keyspace::{DUE, ELEMENTS, ITEMS, KEYSPACE, NAMES};
-use crate::resp::request::Framing;
+use crate::keyspace::{DUE, ELEMENTS, ITEMS, KEYSPACE, NAMES};
+use crate::request::Framing;
 
 const GONE_ON: &str = "PARTLY some of the keys are removed, and others are not: ";
 
@@ -134,9 +134,9 @@ fn a_refused_step_says_that_others_were_done() {
     let (node, mut client) = filled(600);
     client.start(&["FLUSHALL ASYNC"]);
     client.release_all();
-    let seq = client.connection.next(&mut { crate::resp::Allowance::WHOLE }).unwrap().seq;
+    let seq = client.connection.next(&mut { crate::Allowance::WHOLE }).unwrap().seq;
     client.connection.refused(seq, Refusal::Busy);
-    assert_eq!(client.connection.next(&mut { crate::resp::Allowance::WHOLE }).unwrap().seq, seq);
+    assert_eq!(client.connection.next(&mut { crate::Allowance::WHOLE }).unwrap().seq, seq);
     client.connection.refused(seq, Refusal::NotServing { ask: None });
     let why = "this node does not serve any more. FLUSHALL ASYNC again goes on";
     assert_eq!(client.output(), format!("-{GONE_ON}{why}\r\n"));
@@ -221,7 +221,7 @@ fn a_leader_that_knows_no_steps_is_asked_for_all_at_once() {
     *node.map.borrow_mut() = before;
     let held = client.held.pop_front().unwrap();
     client.connection.released(held.seq, Outcome::Committed, held.at, b"-ERR syntax error\r\n");
-    let request = client.connection.next(&mut { crate::resp::Allowance::WHOLE }).unwrap();
+    let request = client.connection.next(&mut { crate::Allowance::WHOLE }).unwrap();
     assert!(!Framing::is_block(request.args[16]));
     client.submit();
     assert_eq!(node.rows(NAMES), 0);

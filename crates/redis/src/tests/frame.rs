@@ -4,7 +4,7 @@ use highwater_core::limits::MAX_LINE_BYTES;
 use proptest::prelude::*;
 
 use super::double::multibulk;
-use crate::resp::frame::Parser;
+use crate::frame::Parser;
 
 /// What came out of the bytes: commands, and how it ended.
 type Parsed = (Vec<Vec<Vec<u8>>>, Option<String>);

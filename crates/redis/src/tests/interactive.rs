@@ -6,10 +6,10 @@ use highwater_engines::seam::Refusal;
 
 use super::double::{Client, Node, START_MS};
 use super::sessions::Alone;
-use crate::resp::interactive::{MAX_STEPS, Open, Stepped};
-use crate::resp::moment::Moment;
-use crate::resp::reply::Protocol;
-use crate::resp::{keyspace, single};
+use crate::interactive::{MAX_STEPS, Open, Stepped};
+use crate::moment::Moment;
+use crate::reply::Protocol;
+use crate::{keyspace, single};
 
 const OK: &str = "+OK\r\n";
 
@@ -65,11 +65,11 @@ fn no_update_is_lost() {
 fn unchecked_replies_would_lose_it() {
     let (node, mut one, mut other) = two();
     one.ask("SET count 1");
-    let procedure = crate::resp::Procedures::find(&node.procedures()).unwrap().interact;
+    let procedure = crate::Procedures::find(&node.procedures()).unwrap().interact;
     let moment = Moment { unix_ms: START_MS, seed: 3 };
     let command = |open: &mut Open, words: &[&str]| {
         let line = super::double::multibulk(words.iter().map(|word| word.as_bytes()));
-        let mut parser = crate::resp::frame::Parser::default();
+        let mut parser = crate::frame::Parser::default();
         let mut request = Vec::new();
         single::encode(parser.parse(&line).unwrap().unwrap(), (Protocol::Resp2, Owner::NOBODY), &mut request)
             .unwrap();

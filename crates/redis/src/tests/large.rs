@@ -5,11 +5,11 @@ use std::sync::Arc;
 use highwater_core::{Clock, Library, ProcedureId, Registry, Schema};
 use highwater_store::{Occ, Store};
 
-use crate::resp::Product;
-use crate::resp::command::Opcode;
-use crate::resp::moment::Moment;
-use crate::resp::request::Step;
-use crate::resp::{Procedures, register};
+use crate::Product;
+use crate::command::Opcode;
+use crate::moment::Moment;
+use crate::request::Step;
+use crate::{Procedures, register};
 
 const MILLION: usize = 1_000_000;
 

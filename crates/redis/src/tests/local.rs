@@ -4,11 +4,11 @@ use highwater_engines::seam::Refusal;
 
 use super::clock::cpu_ms;
 use super::double::{Client, Node, multibulk};
-use crate::resp::Allowance;
-use crate::resp::command::{COMMANDS, Command};
-use crate::resp::connection::COMMAND_WORK;
-use crate::resp::effort::MOST_STEPS;
-use crate::resp::glob::TAKEN;
+use crate::Allowance;
+use crate::command::{COMMANDS, Command};
+use crate::connection::COMMAND_WORK;
+use crate::effort::MOST_STEPS;
+use crate::glob::TAKEN;
 
 type Words = Vec<Vec<u8>>;
 

@@ -5,7 +5,7 @@ use highwater_engines::seam::Refusal;
 use proptest::prelude::*;
 
 use super::double::{Node, multibulk, wire};
-use crate::resp::connection::{Allowance, COMMAND_WORK, MAX_BACKLOG_BYTES, MAX_HELD_BYTES, MAX_IN_FLIGHT};
+use crate::connection::{Allowance, COMMAND_WORK, MAX_BACKLOG_BYTES, MAX_HELD_BYTES, MAX_IN_FLIGHT};
 
 #[test]
 fn a_local_reply_waits_for_those_in_front_of_it() {

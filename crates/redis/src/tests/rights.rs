@@ -4,7 +4,7 @@
 use highwater_engines::seam::Refusal;
 
 use super::double::{Client, Node};
-use crate::resp::acl::{USERS, row};
+use crate::acl::{USERS, row};
 
 const COMMAND: &str = "The user executing the script can't run this command or subcommand";
 const KEY: &str =
@@ -139,7 +139,7 @@ fn offered_before_users_changed(looks: bool) {
         client
             .connection
             .receive(format!("{}\r\n", last.replace("redis.call('set','a','1')", "1")).as_bytes());
-        let whole = &mut { crate::resp::Allowance::WHOLE };
+        let whole = &mut { crate::Allowance::WHOLE };
         let seq = client.connection.next(whole).unwrap_or_else(|| panic!("{last}")).seq;
         client.connection.refused(seq, Refusal::Busy);
         root.ask("ACL SETUSER u -@all +ping");
@@ -161,7 +161,7 @@ fn offered_before_users_changed(looks: bool) {
     // Others' changes change nothing.
     let (_, mut client, mut root) = with("~* +@all");
     client.connection.receive(b"SET a 1\r\n");
-    let whole = &mut { crate::resp::Allowance::WHOLE };
+    let whole = &mut { crate::Allowance::WHOLE };
     let seq = client.connection.next(whole).unwrap().seq;
     client.connection.refused(seq, Refusal::Busy);
     root.ask("ACL SETUSER v on");

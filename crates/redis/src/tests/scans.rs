@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use highwater_core::random::Random;
 
 use super::double::{Client, Node, multibulk};
-use crate::resp::keyspace::KEYSPACE;
-use crate::resp::keyspace::rows::hash;
+use crate::keyspace::KEYSPACE;
+use crate::keyspace::rows::hash;
 
 /// The largest integer up to which a double holds all.
 pub(super) const SAFE: u64 = (1 << 53) - 1;
@@ -332,7 +332,7 @@ fn all_names_are_looked_at_in_steps_beside_writers() {
         let reply = client.output();
         let (reply, pong) = reply.split_at(reply.len() - 7);
         assert_eq!(pong, "+PONG\r\n");
-        let mine = stays.iter().filter(|name| crate::resp::slots::slot(name) == 7).count();
+        let mine = stays.iter().filter(|name| crate::slots::slot(name) == 7).count();
         match command {
             "DBSIZE" => assert!([":20000\r\n", ":20001\r\n", ":20002\r\n"].contains(&reply), "{reply}"),
             "KEYS *" => {
@@ -352,7 +352,7 @@ fn few_keys_are_looked_at_at_once() {
     let node = Node::new();
     let mut client = node.client();
     KINDS[0].add(&mut client, &(0..500).map(|at| format!("k{at}").into_bytes()).collect::<Vec<_>>());
-    let slot = crate::resp::slots::slot(b"k7");
+    let slot = crate::slots::slot(b"k7");
     for command in [
         "DBSIZE",
         "KEYS *",
@@ -424,7 +424,7 @@ fn a_walk_ends_with_whatever_is_no_step() {
     }
     client.start(&["DBSIZE"]);
     client.release(0);
-    let seq = client.connection.next(&mut { crate::resp::Allowance::WHOLE }).unwrap().seq;
+    let seq = client.connection.next(&mut { crate::Allowance::WHOLE }).unwrap().seq;
     client.connection.refused(seq, Refusal::NotServing { ask: None });
     assert!(client.output().starts_with("-NOTLEADER"));
     assert_eq!(client.ask("EXISTS k1"), ":1\r\n");

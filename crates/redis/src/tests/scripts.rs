@@ -2,9 +2,9 @@
 
 use super::clock::{cpu_ms, wall_ms};
 use super::double::{Client, Node, multibulk};
-use crate::resp::keyspace::{FUNCTIONS, SCRIPTS};
-use crate::resp::scripts::budget::{Clocks, Limits};
-use crate::resp::scripts::vm;
+use crate::keyspace::{FUNCTIONS, SCRIPTS};
+use crate::scripts::budget::{Clocks, Limits};
+use crate::scripts::vm;
 
 fn eval(client: &mut Client, script: &str) -> String {
     ask(client, &["EVAL", script, "0"])
@@ -407,7 +407,7 @@ fn what_nobody_stands_in_front_of_ends_by_the_alarm() {
         let reply = eval(&mut client, script);
         let took = cpu_ms() - began;
         assert!(reply.contains("seconds of CPU time"), "{script}: {reply}");
-        assert!(took < crate::resp::scripts::budget::PATIENCE_MS * 12 / 10, "{script}: {took} ms");
+        assert!(took < crate::scripts::budget::PATIENCE_MS * 12 / 10, "{script}: {took} ms");
         assert_eq!(eval(&mut client, "return 1"), ":1\r\n");
     }
 }
@@ -533,7 +533,7 @@ fn one_call_takes_no_longer_than_a_run() {
         let began = cpu_ms();
         let reply = eval(&mut client, &script);
         let took = cpu_ms() - began;
-        assert!(took < crate::resp::scripts::budget::PATIENCE_MS * 12 / 10, "{script}: {took} ms, {reply}");
+        assert!(took < crate::scripts::budget::PATIENCE_MS * 12 / 10, "{script}: {took} ms, {reply}");
         assert_eq!(eval(&mut client, "return 1"), ":1\r\n");
     }
 }

@@ -10,9 +10,9 @@ use highwater_engines::{EngineKind, Options, Outbox, Replica, Request, Service, 
 
 use super::WITH_WORKLOADS;
 use super::double::wire;
-use crate::resp::acl::Access;
-use crate::resp::acl::change::News;
-use crate::resp::{Allowance, Callables, Connection, Description, Door, Procedures, Waiting};
+use crate::acl::Access;
+use crate::acl::change::News;
+use crate::{Allowance, Callables, Connection, Description, Door, Procedures, Waiting};
 
 /// One node, and any number of connections to it.
 pub(super) struct Alone {

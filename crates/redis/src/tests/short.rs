@@ -4,7 +4,7 @@ use highwater_core::{Outcome, Timestamp};
 use highwater_engines::seam::{Refusal, Taken};
 
 use super::double::{Client, Node, multibulk, wire};
-use crate::resp::connection::Allowance;
+use crate::connection::Allowance;
 
 const SHORT: Allowance = Allowance { work: i64::MAX, max_held: 1, short: true };
 

@@ -3,10 +3,10 @@
 use highwater_core::Procedure;
 
 use super::double::{Node, START_MS};
-use crate::resp::keyspace::DUE;
-use crate::resp::keyspace::sweep::Sweep;
-use crate::resp::moment::Moment;
-use crate::resp::tables::TABLES;
+use crate::keyspace::DUE;
+use crate::keyspace::sweep::Sweep;
+use crate::moment::Moment;
+use crate::tables::TABLES;
 
 const OK: &str = "+OK\r\n";
 

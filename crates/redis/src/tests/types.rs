@@ -3,9 +3,9 @@
 use highwater_core::ProcedureId;
 
 use super::double::{Client, Node, START_MS, multibulk};
-use crate::resp::keyspace::sweep::Share;
-use crate::resp::keyspace::{DUE, ELEMENTS, ITEMS, KEYSPACE, NAMES};
-use crate::resp::moment::Moment;
+use crate::keyspace::sweep::Share;
+use crate::keyspace::{DUE, ELEMENTS, ITEMS, KEYSPACE, NAMES};
+use crate::moment::Moment;
 
 const SWEEP: &str = "redis.sweep";
 

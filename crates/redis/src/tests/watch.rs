@@ -5,7 +5,7 @@ use highwater_core::{NodeId, Outcome};
 use highwater_engines::seam::Refusal;
 
 use super::double::Node;
-use crate::resp::Allowance;
+use crate::Allowance;
 
 #[test]
 fn nothing_behind_a_watch_is_taken_before_its_versions_are_released() {

@@ -14,16 +14,16 @@ use highwater_engines::{Frame, Nanos, Refusal, Request, Taken};
 
 use super::message::{Ask, Message, decode_keys};
 use super::runs::{Judge, Judged, Runs};
-use crate::resp::acl::change::News;
-use crate::resp::acl::requests;
-use crate::resp::connection::place::is_nothing;
-use crate::resp::describe::{command_of, words};
-use crate::resp::host::token::{Owner, pack};
-use crate::resp::host::users::Gate;
-use crate::resp::host::watch::Watch;
-use crate::resp::redirect::{slot_of_request, slot_of_watch};
-use crate::resp::request::Effect;
-use crate::resp::{Door, EngineRequest, waiting};
+use crate::acl::change::News;
+use crate::acl::requests;
+use crate::connection::place::is_nothing;
+use crate::describe::{command_of, words};
+use crate::host::token::{Owner, pack};
+use crate::host::users::Gate;
+use crate::host::watch::Watch;
+use crate::redirect::{slot_of_request, slot_of_watch};
+use crate::request::Effect;
+use crate::{Door, EngineRequest, waiting};
 
 /// The slot of their tokens, among the node's own.
 pub const SLOT: usize = 4;
@@ -241,7 +241,7 @@ impl Guests {
                 }
                 let Some((ask, frame)) = guest.queue.pop_front() else { break };
                 if !guest.put_off.is_empty()
-                    && !planted!(resp::ForwardedOvertakes)
+                    && !planted!(ForwardedOvertakes)
                     && let Some(behind) = guest.put_off.get_mut(&ask.client)
                 {
                     behind.push_back((ask, frame));

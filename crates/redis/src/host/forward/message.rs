@@ -20,10 +20,10 @@ use highwater_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use highwater_core::{NodeId, Outcome, ProcedureId, Timestamp};
 use highwater_engines::{Frame, Refusal, Session};
 
+use crate::acl::user::owner_of;
+use crate::command::COMMANDS;
 use crate::meter::OUTCOMES;
-use crate::resp::acl::user::owner_of;
-use crate::resp::command::COMMANDS;
-use crate::resp::request::{Args, Effect};
+use crate::request::{Args, Effect};
 
 /// The version of what is said here, and of what requests say; another number for every change. 3: a request may be done only if its reply is short.
 const VERSION: u64 = 3;

@@ -18,7 +18,7 @@
 //!   One without an answer (the connection broke, or who leads no more says nothing for a quarter of a second) is `UNKNOWN`; it is never
 //!   sent again. Before anybody else is asked its connection is cut, so that it is not begun later.
 //! - **No circles.** What came from a node goes to the engine, or is refused; it is not forwarded.
-//! - **Who asks.** A request names its user, and is let through by the users of the node that serves ([`requests`](crate::resp::acl::requests)). That the name is right
+//! - **Who asks.** A request names its user, and is let through by the users of the node that serves ([`requests`](crate::acl::requests)). That the name is right
 //!   is the other node's word: nodes are known to each other by their handshake. No client can say such a thing.
 //! - **What it means.** Commands and procedures travel by number: nodes whose numbers differ ([`message::format`]) ask each other nothing.
 //! - **Bounds.** Requests under way to a leader, requests of a node that wait there, replies that a node does not take: each has its

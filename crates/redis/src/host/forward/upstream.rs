@@ -19,8 +19,8 @@ use highwater_engines::{Frame, Nanos, Refusal, Request, Taken};
 
 use super::message::{Ask, Message, encode_keys};
 use super::runs::{Judge, Judged, Runs};
-use crate::resp::EngineRequest;
-use crate::resp::host::token::{Owner, pack};
+use crate::EngineRequest;
+use crate::host::token::{Owner, pack};
 
 /// Requests that may be under way to one leader.
 const MAX_ASKED: usize = 8192;

@@ -3,10 +3,10 @@
 use wasmtime::ResourceLimiter;
 
 use super::{bound, line, with_body, with_module};
-use crate::resp::modules::state::State;
-use crate::resp::modules::{self, Limits};
-use crate::resp::reply::Protocol;
-use crate::resp::scripts::budget::Clocks;
+use crate::modules::state::State;
+use crate::modules::{self, Limits};
+use crate::reply::Protocol;
+use crate::scripts::budget::Clocks;
 
 const MEMORY: &str = "(memory (export \"memory\") 1)";
 

@@ -7,11 +7,11 @@ use highwater_core::{Direction, Transaction};
 use highwater_engines::seam::Refusal;
 
 use super::{Client, bound, line, load, refused_load};
-use crate::resp::endings::COMPILING;
-use crate::resp::modules::compiled::{digest_of, known};
-use crate::resp::modules::compiler::{Compiler, compile_by};
-use crate::resp::modules::{Checked, MODULES, Unready, catalogue, check, compile, line_of_loads};
-use crate::resp::tests::double::{Map, Node, multibulk, wire};
+use crate::endings::COMPILING;
+use crate::modules::compiled::{digest_of, known};
+use crate::modules::compiler::{Compiler, compile_by};
+use crate::modules::{Checked, MODULES, Unready, catalogue, check, compile, line_of_loads};
+use crate::tests::double::{Map, Node, multibulk, wire};
 
 /// A compiler for this thread that has not begun yet.
 fn idle() -> Arc<Compiler> {

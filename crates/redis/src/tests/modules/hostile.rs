@@ -7,13 +7,13 @@ use highwater_core::{Abort, Direction, TableId, Timestamp, Transaction};
 use proptest::prelude::*;
 
 use super::{Client, LEDGER, ask, bound, line, load};
-use crate::resp::keyspace::{Failure, Keyspace, Stop};
-use crate::resp::modules::compiled::{digest_of, known};
-use crate::resp::modules::{Checked, MAX_MODULE_BYTES, MODULES, call, catalogue};
-use crate::resp::moment::Moment;
-use crate::resp::reply::{Protocol, Reply};
-use crate::resp::request::Args;
-use crate::resp::tests::double::{Map, Node};
+use crate::keyspace::{Failure, Keyspace, Stop};
+use crate::modules::compiled::{digest_of, known};
+use crate::modules::{Checked, MAX_MODULE_BYTES, MODULES, call, catalogue};
+use crate::moment::Moment;
+use crate::reply::{Protocol, Reply};
+use crate::request::Args;
+use crate::tests::double::{Map, Node};
 
 fn refused(module: &str) -> String {
     let mut client = Node::new().client();

@@ -6,7 +6,7 @@ mod functions;
 mod hostile;
 
 use super::double::{Client, Node, multibulk, wire};
-use crate::resp::modules::{self, Limits};
+use crate::modules::{self, Limits};
 
 /// Accounts in a table.
 const LEDGER: &str = include_str!("ledger.wat");
