@@ -16,11 +16,10 @@ use highwater_engines::Service;
 use highwater_engines::seam::{Freshness, Refusal, Taken};
 
 use super::WITH_WORKLOADS;
-use crate::acl::Access;
 use crate::acl::change::News;
 use crate::{
-    Allowance, Callables, Clients, Connection, Description, Door, Member, Procedures, Redirect, Topology,
-    Waiting, frame, register,
+    Allowance, Callables, Connection, Description, Door, Member, Procedures, Redirect, Topology, frame,
+    register,
 };
 
 /// What time it is for every client, until it is told another.

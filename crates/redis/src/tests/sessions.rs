@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_core::random::Random;
-use highwater_core::{Clock, Epoch, Incarnation, NodeId};
+use highwater_core::{Clock, Incarnation, NodeId};
 use highwater_engines::sessions::Most;
-use highwater_engines::{EngineKind, Options, Outbox, Replica, Request, Service, Token, build};
+use highwater_engines::{EngineKind, Options, Outbox, Replica, Request, Token, build};
 
 use super::WITH_WORKLOADS;
 use super::double::wire;
-use crate::acl::Access;
 use crate::acl::change::News;
-use crate::{Allowance, Callables, Connection, Description, Door, Procedures, Waiting};
+use crate::{Allowance, Callables, Connection, Door, Procedures};
 
 /// One node, and any number of connections to it.
 pub(super) struct Alone {
