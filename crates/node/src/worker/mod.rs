@@ -64,7 +64,7 @@ use locals::Locals;
 pub use locals::{Answer, Ended, LocalRequest};
 pub use modules::Modules;
 pub use sessions::Sessions;
-pub use users::{Gate, Users};
+pub use users::{Gate, Gatekeeper, Users};
 pub use watch::Watch;
 use writing::Writing;
 
