@@ -6,10 +6,11 @@ mod named;
 mod together;
 
 use std::collections::VecDeque;
+use std::ops::{Bound, ControlFlow};
 
 use highwater_core::{
-    Abort, Clock, Durability, IndexKind, KeyKind, Levels, Outcome, Procedure, ProcedureId, Schema, TableId,
-    TableSpec, Transaction,
+    Abort, Clock, Direction, Durability, IndexKind, KeyKind, Levels, Outcome, Procedure, ProcedureId, Schema,
+    TableId, TableSpec, Transaction,
 };
 
 use super::*;
@@ -75,6 +76,18 @@ impl Procedure for Get {
     }
 }
 
+/// Scans from it on.
+struct Scan;
+
+impl Procedure for Scan {
+    const NAME: &'static str = "scan";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], _: &mut Vec<u8>) -> Result<(), Abort> {
+        let range = (Bound::Included(args), Bound::Unbounded);
+        tx.scan(TABLE, range, Direction::Forward, |_, _| ControlFlow::Continue(()))
+    }
+}
+
 /// Counts it up; its reply is the number.
 struct Count;
 
@@ -123,6 +136,7 @@ const GET: ProcedureId = ProcedureId(3);
 const COUNT: ProcedureId = ProcedureId(4);
 const WAVER: ProcedureId = ProcedureId(5);
 const COUNT_IF: ProcedureId = ProcedureId(6);
+const SCAN: ProcedureId = ProcedureId(7);
 
 /// The workers of number 0 of three nodes, in epoch 1.
 struct Trio {
@@ -162,6 +176,7 @@ fn replica(options: Options, clock: Clock, strict: bool) -> Vec<MeerkatWorker> {
     registry.register::<Count>();
     registry.register::<Waver>();
     registry.register::<CountIf>();
+    registry.register::<Scan>();
     let shared = Arc::new(Shared::new(options, Arc::new(clock), strict));
     let voters = (0..NODES).map(|node| (NodeId(node), life(NodeId(node)))).collect();
     let members = Members { voters, ..Members::default() };
