@@ -18,7 +18,7 @@ use crate::meerkat::change::{Change, Members};
 use crate::meerkat::journal::Record as Written;
 use crate::meerkat::marks_of;
 use crate::meerkat::message::About;
-use crate::meerkat::record::Record;
+use crate::meerkat::record::{Record, Told};
 use crate::meerkat::shared::{Begin, Command};
 use crate::options::Options;
 use crate::seam::Token;
@@ -182,11 +182,12 @@ fn replica(options: Options, clock: Clock, strict: bool) -> Vec<MeerkatWorker> {
     let members = Members { voters, ..Members::default() };
     let ended = vec![Vec::new(); workers.into()];
     let change = Change { epoch: Epoch(1), base: Timestamp(1000), members, ended, cut: None };
-    let begin = Begin { change: Arc::new(change), store: store.clone(), marks: marks.clone(), afresh: false };
+    let (change, store, marks) = (Arc::new(change), &store, &marks);
+    let begin = Begin { change, store: store.clone(), marks: marks.clone(), afresh: false, more: false };
     let begin = Arc::new(begin);
     let worker = |at: u16| {
         shared.commands[usize::from(at)].put(Command::Begin(begin.clone()));
-        MeerkatWorker::new(at, shared.clone(), (&store, &marks), registry.clone(), Arc::default())
+        MeerkatWorker::new(at, shared.clone(), (store, marks), registry.clone(), Arc::default())
     };
     (0..workers).map(worker).collect()
 }
@@ -485,4 +486,37 @@ fn no_client_has_a_stamp_far_above_all_clocks() {
     trio.at(A).client_up(MS, client).expect("it may connect");
     assert_eq!(trio.at(A).deliver_client(MS, client, wish(2, 1 << 40)), Ok(()));
     assert_eq!(trio.at(A).delegates.granted(), 1);
+}
+
+/// With `async` a change may begin from a cut of what disks have. A replica had it on its disk, but one of its workers had not begun it: what that had written of the
+/// epoch before, above the cut, no other replica has.
+#[test]
+fn who_comes_back_leaves_out_what_a_change_cut_that_it_had_not_begun() {
+    for (at, there) in [(2000, true), (1500, false)] {
+        let mut trio = Trio::new(Durability::Memory);
+        trio.ask(A, MS, b"k");
+        let payload = trio.at(A).records.tell()[0].payload.clone();
+        let mut worker = replica(options(B, 1, Durability::Async), Clock::counter(), false).remove(0);
+        let first = worker.shared.commands[0].take().pop_front().expect("the first change");
+        let Command::Begin(first) = first else { panic!("it begins") };
+        let told = Told { outcome: Some(true), payload, ..Told::of(Timestamp(1600)) };
+        let began = Written::Began { epoch: Epoch(1), afresh: false, cut: None, ended: Vec::new() };
+        for record in [began, Written::Told(Epoch(1), told)] {
+            worker.recover(record.encode()).expect("it is a record");
+        }
+        worker.recovered().expect("all was handed in");
+        let Begin { change, store, marks, .. } = &*first;
+        let begin = |change: Change, more| {
+            let (change, store, marks) = (Arc::new(change), store.clone(), marks.clone());
+            Command::Begin(Arc::new(Begin { change, store, marks, afresh: false, more }))
+        };
+        let cut = Some(Timestamp(at));
+        let second = Change { epoch: Epoch(2), base: Timestamp(3000), cut, ..(**change).clone() };
+        worker.shared.commands[0].put(begin((**change).clone(), true));
+        worker.shared.commands[0].put(begin(second, false));
+        worker.take_commands(MS);
+        let mut latest = highwater_store::Latest::new(store.clone());
+        let version = latest.get(TABLE, b"k").expect("it is read");
+        assert_eq!(version.value.is_some(), there, "cut at {at}");
+    }
 }
