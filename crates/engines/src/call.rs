@@ -6,7 +6,7 @@ use highwater_core::limits::MAX_REPLY_BYTES;
 use highwater_core::work::ADDED;
 use highwater_core::{ProcedureId, Work};
 
-use crate::seam::{Request, Session};
+use highwater_seam::{Request, Session};
 
 /// What to run.
 #[derive(Clone, Copy)]

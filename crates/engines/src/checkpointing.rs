@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use highwater_core::{Generation, Timestamp, planted};
 
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// Pause after a checkpoint that came to nothing.
 pub(crate) const RETRY_AFTER: Nanos = 200_000_000;

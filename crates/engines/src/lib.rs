@@ -1,18 +1,4 @@
-//! The seam: what a replica looks like to whoever runs it, and one folder per engine behind it.
-//!
-//! A replica is a set of [`Worker`]s, one per core, plus one [`Controller`]. Each is an object that is *stepped*: it
-//! takes requests, frames and the time, and hands out frames, replies and wake-ups. It owns no thread, socket, clock or
-//! file. The node pins each worker to a thread and gives it sockets; the simulator gives each a turn on one thread.
-//!
-//! Workers of one replica share the store, a few padded atomics, and (off the fast path, for changes of epoch) small
-//! mailboxes that live inside the engine; the host only carries the wake-ups.
-//!
-//! The host's duties:
-//! - call [`Worker::turn`] after it handed in what arrived, and again when the returned [`Next`] says so;
-//! - send frames in order per (sending worker, receiving worker); losing a connection may lose frames, and is told by
-//!   `peer_down`/`peer_up` (see [`Frame`]);
-//! - panic at writes that it cannot bring to a disk;
-//! - on `wake_workers` / `wake_controller`, give those who sleep a turn soon.
+//! Every engine, and what they are made of. What an engine looks like from outside is the [`seam`].
 
 #[cfg(not(loom))]
 mod attempt;
@@ -29,20 +15,7 @@ pub mod comparisons;
 #[cfg(not(loom))]
 pub mod copy;
 #[cfg(not(loom))]
-pub mod engine;
-pub mod mailbox;
-#[cfg(not(loom))]
 pub mod meerkat;
-#[cfg(not(loom))]
-pub mod memory;
-#[cfg(not(loom))]
-pub mod observer;
-#[cfg(not(loom))]
-pub mod options;
-#[cfg(not(loom))]
-mod padded;
-#[cfg(feature = "planted")]
-pub mod planted;
 #[cfg(not(loom))]
 pub mod registry;
 #[cfg(not(loom))]
@@ -50,12 +23,7 @@ mod retries;
 #[cfg(not(loom))]
 pub mod rolis;
 #[cfg(not(loom))]
-pub mod seam;
-#[cfg(not(loom))]
 pub mod sessions;
-#[cfg(not(loom))]
-mod shares;
-mod sync;
 #[cfg(not(loom))]
 mod witness;
 
@@ -73,17 +41,18 @@ pub mod rolis {
 }
 
 #[cfg(not(loom))]
-pub use engine::{Abilities, Engine};
-#[cfg(not(loom))]
-pub use observer::{Rules, Teller};
-#[cfg(not(loom))]
-pub use options::Options;
-#[cfg(not(loom))]
 pub use registry::{EngineKind, build};
+
+pub use highwater_seam as seam;
+pub use highwater_seam::mailbox;
+#[cfg(feature = "planted")]
+pub use highwater_seam::planted;
 #[cfg(not(loom))]
-pub use seam::{
-    CheckpointNews, CheckpointOrder, ClientId, ControlOutbox, Controller, Counters, DiskState, Endpoint,
-    Figure, Frame, Freshness, Handover, LogPosition, Member, MemberAnswer, MemberChange, Nanos, Next, Outbox,
-    Owner, Refusal, Released, Replica, Request, Resume, Roster, Service, Session, Status, Taken, Token,
-    Worker, releasable,
+pub use highwater_seam::{
+    Abilities, CheckpointNews, CheckpointOrder, ClientId, ControlOutbox, Controller, Counters, DiskState,
+    Endpoint, Engine, Figure, Frame, Freshness, Handover, LogPosition, Member, MemberAnswer, MemberChange,
+    Nanos, Next, Options, Outbox, Owner, Refusal, Released, Replica, Request, Resume, Roster, Rules, Service,
+    Session, Status, Taken, Teller, Token, Worker, releasable,
 };
+#[cfg(not(loom))]
+pub use highwater_seam::{engine, memory, observer, options};

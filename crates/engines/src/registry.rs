@@ -10,10 +10,10 @@ use highwater_core::hooks::Site;
 use highwater_core::planted::Bug;
 use highwater_core::{Clock, Library, NodeId};
 
-use crate::engine::{Abilities, Engine};
-use crate::observer::Rules;
-use crate::options::Options;
-use crate::seam::{Replica, Status};
+use highwater_seam::engine::{Abilities, Engine};
+use highwater_seam::observer::Rules;
+use highwater_seam::options::Options;
+use highwater_seam::{Replica, Status};
 
 macro_rules! engines {
     ($($(#[$doc:meta])* $kind:ident = $engine:ty,)*) => {
@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
     use crate::retries::ATTEMPTS_IN_A_ROW;
-    use crate::seam::{ControlOutbox, Freshness, Outbox, Owner, Refusal, Request, Session, Taken, Token};
+    use highwater_seam::{ControlOutbox, Freshness, Outbox, Owner, Refusal, Request, Session, Taken, Token};
 
     struct Nothing;
 

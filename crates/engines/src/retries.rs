@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use highwater_core::{ProcedureId, planted};
 
 use crate::call::Call;
-use crate::seam::{Request, Session, Taken, Token};
+use highwater_seam::{Request, Session, Taken, Token};
 
 /// Attempts in a row before a request waits for the next turn.
 pub(crate) const ATTEMPTS_IN_A_ROW: u32 = 4;

@@ -24,7 +24,7 @@ use highwater_core::codec::{Malformed, Reader};
 use highwater_core::evidence::{self, Known, Start, Starts};
 use highwater_core::{Incarnation, NodeId, planted};
 
-use crate::seam::DiskState;
+use highwater_seam::DiskState;
 
 /// What a node says of its disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -23,10 +23,10 @@ use bytes::Bytes;
 use highwater_core::{Clock, Epoch, Incarnation, Levels, Library, NodeId, Registry};
 use highwater_store::{Occ, Store};
 
-use crate::engine::{Abilities, Engine, whole};
-use crate::memory::{Account, MemoryStatus};
-use crate::options::Options;
-use crate::seam::{
+use highwater_seam::engine::{Abilities, Engine, whole};
+use highwater_seam::memory::{Account, MemoryStatus};
+use highwater_seam::options::Options;
+use highwater_seam::{
     ControlOutbox, Controller, Counters, Figure, Member, Nanos, Next, Replica, Service, Status, Worker,
 };
 use shared::{ABILITIES, PRIMARY, Shared};

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use highwater_core::{Clock, NodeId};
 
-use crate::engine::Abilities;
-use crate::memory::Account;
-use crate::options::Options;
+use highwater_seam::engine::Abilities;
+use highwater_seam::memory::Account;
+use highwater_seam::options::Options;
 
 /// The node that serves.
 pub(super) const PRIMARY: NodeId = NodeId(0);

@@ -12,9 +12,11 @@ use highwater_store::{Applier, Occ, Store};
 use super::shared::{ABILITIES, PRIMARY, Shared};
 use crate::attempt::{InStore, attempt};
 use crate::call::Call;
-use crate::memory::Grant;
 use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
-use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Token, Worker};
+use highwater_seam::memory::Grant;
+use highwater_seam::{
+    Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Token, Worker,
+};
 
 pub(super) struct BackupWorker {
     at: usize,

@@ -11,11 +11,11 @@ use highwater_store::{Occ, Store};
 
 use crate::attempt::{InStore, attempt};
 use crate::call::Call;
-use crate::engine::{Abilities, Engine, whole};
-use crate::memory::{Account, Grant, MemoryStatus};
-use crate::options::Options;
 use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
-use crate::seam::{
+use highwater_seam::engine::{Abilities, Engine, whole};
+use highwater_seam::memory::{Account, Grant, MemoryStatus};
+use highwater_seam::options::Options;
+use highwater_seam::{
     ControlOutbox, Controller, Counters, Endpoint, Figure, Frame, Member, Nanos, Next, Outbox, Refusal,
     Replica, Request, Service, Status, Taken, Token, Worker,
 };

@@ -14,7 +14,7 @@ use crate::meerkat::message::{Head, Message, TAG};
 use crate::meerkat::own::{Asked, Own, Owns, Phase};
 use crate::meerkat::payload::Payload;
 use crate::meerkat::post::Post;
-use crate::seam::{Counters, Frame, Nanos, Next, Outbox, Refusal};
+use highwater_seam::{Counters, Frame, Nanos, Next, Outbox, Refusal};
 
 /// Who has nothing to do says how far it is every so many election timeouts: others can forget, then.
 const IDLE_BEAT: u64 = 16;
@@ -181,7 +181,7 @@ impl Common {
         }
     }
 
-    /// See [`Worker::peer_up`](crate::seam::Worker::peer_up). What was on its way to there is lost.
+    /// See [`Worker::peer_up`](highwater_seam::Worker::peer_up). What was on its way to there is lost.
     pub fn peer_up(&mut self, node: NodeId, life: Incarnation) {
         if node == self.me || node.0 >= self.node.options.nodes {
             return;
@@ -201,7 +201,7 @@ impl Common {
         (peer.connected, peer.greet) = (true, true);
     }
 
-    /// See [`Worker::peer_down`](crate::seam::Worker::peer_down).
+    /// See [`Worker::peer_down`](highwater_seam::Worker::peer_down).
     pub fn peer_down(&mut self, node: NodeId) {
         if let Some(Some(peer)) = self.peers.get_mut(node.0 as usize) {
             peer.connected = false;

@@ -9,10 +9,10 @@ use highwater_core::{Epoch, Incarnation, Levels, NodeId};
 use highwater_store::Store;
 
 use super::node::{Cell, Node};
-use crate::engine::whole;
-use crate::memory::MemoryStatus;
-use crate::options::Options;
-use crate::seam::{ControlOutbox, Controller, Figure, Member, Nanos, Next, Service, Status};
+use highwater_seam::engine::whole;
+use highwater_seam::memory::MemoryStatus;
+use highwater_seam::options::Options;
+use highwater_seam::{ControlOutbox, Controller, Figure, Member, Nanos, Next, Service, Status};
 
 /// Transactions under way at a replica, by worker.
 const BUSY: &str = "under way";

@@ -50,10 +50,10 @@ use std::sync::Arc;
 
 use highwater_core::{Clock, Library, NodeId};
 
-use crate::engine::Abilities;
-use crate::options::Options;
-use crate::seam::{Counters, Replica, Worker};
 use controller::FixedController;
+use highwater_seam::engine::Abilities;
+use highwater_seam::options::Options;
+use highwater_seam::{Counters, Replica, Worker};
 use node::Node;
 use storage::Shelf;
 

@@ -8,7 +8,7 @@ use highwater_core::hooks::{self, Point};
 use highwater_core::{Clock, Incarnation, NodeId, Timestamp};
 use highwater_store::sync::Backoff;
 
-use crate::options::Options;
+use highwater_seam::options::Options;
 
 /// A worker is about to touch what the workers of a replica share.
 pub const SHARED: Point = Point::new("Shared");

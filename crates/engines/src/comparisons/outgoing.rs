@@ -7,7 +7,7 @@ use highwater_core::{NodeId, Timestamp};
 use super::common::Common;
 use crate::meerkat::message::{About, Message};
 use crate::meerkat::payload::Payload;
-use crate::seam::Outbox;
+use highwater_seam::Outbox;
 
 /// Sent, and not yet acknowledged by all. Numbers grow; they need not be without gaps.
 pub struct Outgoing {

@@ -14,8 +14,8 @@ use crate::meerkat::own::Asked;
 use crate::meerkat::payload::Payload;
 use crate::meerkat::tx::{MeerkatTx, execute};
 use crate::meerkat::validate::{unmark, validate};
-use crate::options::Options;
-use crate::seam::{Nanos, Request};
+use highwater_seam::options::Options;
+use highwater_seam::{Nanos, Request};
 
 /// What the workers of a replica execute on.
 pub struct Shelf {

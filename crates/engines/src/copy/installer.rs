@@ -8,7 +8,7 @@ use highwater_store::{Importer, Store};
 
 use super::CRC_BYTES;
 use super::message::CopyMessage;
-use crate::seam::{Nanos, Next};
+use highwater_seam::{Nanos, Next};
 
 /// The part of a copied state that one worker receives.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use highwater_core::{Generation, NodeId, StreamId, Timestamp};
 
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// A replica's way to a store. It knows what comes next; the engine does it.
 pub struct Receiver {

@@ -12,7 +12,7 @@ use highwater_store::{Export, Store};
 use super::hooks::{EXPORT, REFUSE_COPY, SMALL_CHUNK};
 use super::message::CopyMessage;
 use super::{CRC_BYTES, CopyName};
-use crate::seam::{Nanos, Next};
+use highwater_seam::{Nanos, Next};
 
 /// What a donor's engine knows of its store. A *position* is a timestamp: everything in a store is at or below some.
 pub trait Source {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use highwater_core::{Epoch, Timestamp};
 
-use crate::observer::{EPOCHS, LOSSES, Rules, TAKEOVERS, Teller, unknown};
+use highwater_seam::observer::{EPOCHS, LOSSES, Rules, TAKEOVERS, Teller, unknown};
 
 /// A replica has learnt what became of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@
 //! | an epoch is open | the change, and of every worker that it has begun |
 //!
 //! With [`Durability::Async`] votes, accepted proposals and the word that an outcome was heard go ahead, unless the disk is further behind than
-//! [`Options::disk_window`](crate::options::Options::disk_window); the rest waits as it does with `Sync`. So who comes back may have forgotten votes
+//! [`Options::disk_window`](highwater_seam::options::Options::disk_window); the rest waits as it does with `Sync`. So who comes back may have forgotten votes
 //! of the epoch that was open, and never a promise, a change, or what a promise told. What is left then of all disks together is cut at
 //! one moment: every worker notes down how far all is over everywhere ([`Record::Closed`]), and what came later can be left out.
 //! See `controller/forgot`.
@@ -51,8 +51,8 @@ use super::control::{Round, put_round, take_round};
 use super::message::Message;
 use super::record::Told;
 use super::shared::Report;
-use crate::seam::{ClientId, LogPosition, Nanos};
 use crate::witness::Met;
+use highwater_seam::{ClientId, LogPosition, Nanos};
 
 /// What a controller must not forget.
 #[derive(Clone, Debug, PartialEq, Eq)]

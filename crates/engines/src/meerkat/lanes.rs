@@ -12,8 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::own::Asked;
-use crate::seam::Nanos;
 use highwater_core::Timestamp;
+use highwater_seam::Nanos;
 
 /// An attempt that is put off.
 pub struct Retry {
@@ -261,7 +261,7 @@ mod tests {
     use highwater_core::ProcedureId;
 
     use super::*;
-    use crate::seam::{Request, Token};
+    use highwater_seam::{Request, Token};
 
     fn retry(lane: u64, since: Nanos, at: Nanos) -> Retry {
         let asked = Asked { lane, ..Asked::of(since, &Request::new(Token(since), ProcedureId(0), &[])) };

@@ -23,7 +23,7 @@ use highwater_core::{IndexKind, Schema, TableId, Timestamp};
 use highwater_store::sync::Backoff;
 
 use super::payload::covers;
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// Marks that stand in a slot itself.
 const INLINE: usize = 4;

@@ -7,8 +7,8 @@ use highwater_core::{NodeId, Outcome, ProcedureId, Random, Timestamp};
 use super::lanes::{Lanes, Retry};
 use super::payload::Payload;
 use super::quorum::Quorums;
-use crate::options::Options;
-use crate::seam::{Nanos, Request, Session, Token};
+use highwater_seam::options::Options;
+use highwater_seam::{Nanos, Request, Session, Token};
 
 /// A request that may have to run again.
 pub struct Asked {

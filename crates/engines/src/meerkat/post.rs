@@ -4,7 +4,7 @@ use bytes::Bytes;
 use highwater_core::NodeId;
 
 use super::message::{Head, Message};
-use crate::seam::{Endpoint, Frame, Outbox};
+use highwater_seam::{Endpoint, Frame, Outbox};
 
 /// A body is closed when it has so many bytes.
 const BODY_BYTES: usize = 256 << 10;

@@ -14,7 +14,7 @@ use highwater_core::{NodeId, Timestamp};
 
 use super::outcomes::RECORD_BYTES;
 use super::payload::Payload;
-use crate::seam::{ClientId, Nanos};
+use highwater_seam::{ClientId, Nanos};
 
 /// What a replica knows of a transaction.
 #[derive(Clone, Debug, Default)]

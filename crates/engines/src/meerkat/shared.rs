@@ -14,10 +14,10 @@ use super::quorum::Quorums;
 use super::record::Told;
 use super::stamps::Layout;
 use crate::copy::CopyName;
-use crate::mailbox::Mailbox;
-use crate::options::Options;
-use crate::padded::Padded;
-use crate::seam::{LogPosition, Nanos};
+use highwater_seam::mailbox::Mailbox;
+use highwater_seam::options::Options;
+use highwater_seam::padded::Padded;
+use highwater_seam::{LogPosition, Nanos};
 
 /// From the controller to a worker.
 pub enum Command {

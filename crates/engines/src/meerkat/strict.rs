@@ -30,7 +30,7 @@
 //!
 //! A vote that is withheld is no vote: whoever promises a later view, or a change of epoch, takes it back.
 
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// Payloads below so many bytes arrive about as fast as each other.
 const CLASSES: [usize; 4] = [4 << 10, 64 << 10, 1 << 20, usize::MAX];

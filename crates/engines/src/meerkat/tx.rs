@@ -29,7 +29,7 @@ use super::marks::hash;
 use super::payload::{Payload, Read, covers, put_bound, put_read};
 use crate::attempt::{Attempts, Ends, attempt};
 use crate::call::Call;
-use crate::seam::Request;
+use highwater_seam::Request;
 use passed::Passed;
 pub use source::Source;
 

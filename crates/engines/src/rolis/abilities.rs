@@ -1,6 +1,6 @@
 //! What Rolis can do: its workers refuse the rest.
 
-use crate::engine::Abilities;
+use highwater_seam::engine::Abilities;
 
 /// See [`Rolis`](super::Rolis).
 pub(super) const ABILITIES: Abilities = Abilities {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use highwater_consensus::{MembersChange, Voter};
 use highwater_core::{NodeId, StreamId};
 
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// An order lapses when nobody has asked for it for so long.
 const ORDER_LASTS: Nanos = 10_000_000_000;

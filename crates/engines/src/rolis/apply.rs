@@ -21,7 +21,7 @@ use super::hooks;
 use super::messages::Report;
 use super::speculation::Speculation;
 use super::watermark::{Arrival, OpenClaim, Start};
-use crate::seam::{Counters, Nanos, Next};
+use highwater_seam::{Counters, Nanos, Next};
 
 /// Where the following of the decided log stands.
 ///

@@ -7,7 +7,7 @@ use highwater_core::{Epoch, NodeId};
 
 use super::control::ControlMessage;
 use super::desk::Desk;
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// Whom this node has met.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{EntryIndex, Epoch, Timestamp};
 
 use crate::checkpointing;
-use crate::seam::LogPosition;
+use highwater_seam::LogPosition;
 
 /// What a checkpoint needs of a stream.
 ///

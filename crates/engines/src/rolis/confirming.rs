@@ -31,8 +31,8 @@ use highwater_core::{EntryIndex, Epoch, Outcome, Timestamp};
 use super::hooks;
 use super::pending::{Pending, ReleasedCounts};
 use super::watermark::Watermark;
-use crate::options::Options;
-use crate::seam::{Nanos, Next, Outbox, Token};
+use highwater_seam::options::Options;
+use highwater_seam::{Nanos, Next, Outbox, Token};
 
 /// The reads of one worker, and what they wait for.
 #[derive(Debug, Default)]

@@ -6,8 +6,8 @@ use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{EntryIndex, Epoch, Level, Timestamp};
 
 use super::handover::HandOverMessage;
-use crate::memory::Told;
 use crate::witness::DiskWord;
+use highwater_seam::memory::Told;
 
 /// A message between controllers. The sender's identity comes with the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::control::ControlMessage;
 use super::hooks;
 use super::messages::Command;
 use super::shared::Shared;
-use crate::seam::{CheckpointOrder, ControlOutbox, LogPosition, Nanos};
+use highwater_seam::{CheckpointOrder, ControlOutbox, LogPosition, Nanos};
 
 /// A controller's desk.
 pub struct Desk {

@@ -2,7 +2,7 @@
 
 use highwater_core::{Epoch, NodeId};
 
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// What a controller knows of its own disk, and what follows from all of them.
 #[derive(Default)]

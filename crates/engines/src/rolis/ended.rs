@@ -14,8 +14,8 @@ use super::shared::Shared;
 use super::wire::Head;
 use super::worker::RolisWorker;
 use crate::copy::CopyMessage;
-use crate::options::Options;
-use crate::seam::{ControlOutbox, Controller, Counters, Endpoint, Frame, Outbox, Worker};
+use highwater_seam::options::Options;
+use highwater_seam::{ControlOutbox, Controller, Counters, Endpoint, Frame, Outbox, Worker};
 
 const RECEIVER: NodeId = NodeId(2);
 const COPY: u64 = 77;
@@ -29,7 +29,7 @@ fn voter(node: u8) -> Voter {
 #[test]
 fn a_copy_that_has_ended_is_not_begun_late() {
     let options = Options::new(NodeId(1), 3, 1, Incarnation(1));
-    let account = crate::memory::Account::new(&options, 1);
+    let account = highwater_seam::memory::Account::new(&options, 1);
     let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), account));
     let schema = Schema::new(vec![]);
     let store = Store::new(schema.clone());

@@ -13,10 +13,10 @@ use super::pending::Pending;
 use super::seal::Sealer;
 use crate::attempt::{Ends, attempt};
 use crate::call::Call;
-use crate::memory::Grant;
 use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
-use crate::seam::{Counters, Nanos, Outbox, Request, Taken, Token};
-use crate::sync::Ordering;
+use highwater_seam::memory::Grant;
+use highwater_seam::sync::Ordering;
+use highwater_seam::{Counters, Nanos, Outbox, Request, Taken, Token};
 
 /// Runs procedures.
 pub struct Executor {

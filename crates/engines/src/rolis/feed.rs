@@ -10,7 +10,7 @@ use highwater_store::{Occ, Store};
 
 use super::funnel::{Entrance, SharedEntry};
 use crate::attempt::{Ends, InStore};
-use crate::seam::Outbox;
+use highwater_seam::Outbox;
 
 /// Where a worker's transactions go.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use highwater_core::EntryIndex;
 use super::context::Context;
 use super::hooks;
 use super::shared::StreamStatus;
-use crate::seam::{Nanos, Next};
+use highwater_seam::{Nanos, Next};
 
 /// What was published last, and when more may be.
 #[derive(Debug, Default)]

@@ -18,9 +18,9 @@ use super::pending::Pending;
 use super::shared::Shared;
 use crate::attempt::{Ends, attempt};
 use crate::call::Call;
-use crate::memory::Grant;
 use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
-use crate::seam::{
+use highwater_seam::memory::Grant;
+use highwater_seam::{
     Counters, Endpoint, Figure, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Token, Worker,
 };
 

@@ -5,7 +5,7 @@
 //! synced back into changes.
 //!
 //! With [`Durability::Async`](highwater_core::Durability::Async) the stream says so of fewer messages. How far the disk is behind is known
-//! here: while that is more than [`Options::disk_window`](crate::options::Options::disk_window), they wait as they do with `Sync`.
+//! here: while that is more than [`Options::disk_window`](highwater_seam::options::Options::disk_window), they wait as they do with `Sync`.
 //!
 //! Invariants: a frame or report leaves when the changes made before it are synced, in the order in which they came. No more than
 //! [`MOST_FRAMES`] frames wait to one node, and one report, however long the disk takes: each of them says where the log stands, so a
@@ -20,7 +20,7 @@ use super::context::{Context, Turn};
 use super::hooks;
 use super::messages::Report;
 use super::pulse::NEVER;
-use crate::seam::{Endpoint, Frame, LogPosition, Nanos, Outbox};
+use highwater_seam::{Endpoint, Frame, LogPosition, Nanos, Outbox};
 
 /// So many frames wait to one node. Enough that acknowledgements leave one by one as syncs return.
 const MOST_FRAMES: usize = 64;

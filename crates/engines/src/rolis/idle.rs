@@ -15,8 +15,8 @@ use super::messages::{Command, Report};
 use super::shared::Shared;
 use super::wire::Head;
 use super::worker::RolisWorker;
-use crate::options::Options;
-use crate::seam::{Endpoint, Frame, Outbox, Worker};
+use highwater_seam::options::Options;
+use highwater_seam::{Endpoint, Frame, Outbox, Worker};
 
 const LEADS: Ballot = Ballot { epoch: Epoch(1), node: NodeId(0) };
 
@@ -42,7 +42,7 @@ fn entry(stream: u16, index: u64, closed: u64) -> Bytes {
 /// A follower of two streams that keeps as little of its log as it may, and has heard that these entries are decided: when each closes.
 fn follower(streams: [&[u64]; 2]) -> (Arc<Shared>, Vec<RolisWorker>) {
     let options = Options { log_retain_bytes: 0, ..Options::new(NodeId(1), 3, 2, Incarnation(1)) };
-    let account = crate::memory::Account::new(&options, 1);
+    let account = highwater_seam::memory::Account::new(&options, 1);
     let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), account));
     let store = Store::new(Schema::new(vec![]));
     let mut workers = Vec::new();

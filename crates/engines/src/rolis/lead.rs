@@ -15,7 +15,7 @@ use super::messages::Report;
 use super::pending::Pending;
 use super::pulse::NEVER;
 use super::seal::{Sealer, fresh_entry};
-use crate::seam::{Counters, Nanos, Next, Outbox, Refusal, Request, Taken};
+use highwater_seam::{Counters, Nanos, Next, Outbox, Refusal, Request, Taken};
 
 /// What a leading worker keeps.
 pub struct Lead {

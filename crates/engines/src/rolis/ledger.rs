@@ -8,8 +8,8 @@ use highwater_core::NodeId;
 
 use super::control::ControlMessage;
 use super::desk::Desk;
-use crate::memory::{Told, most_for};
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
+use highwater_seam::memory::{Told, most_for};
 
 /// What the nodes said.
 #[derive(Debug, Default)]

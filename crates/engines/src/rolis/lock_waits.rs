@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard};
 )]
 use std::time::Instant;
 
-use crate::padded::Padded;
-use crate::seam::{Counters, Figure};
+use highwater_seam::padded::Padded;
+use highwater_seam::{Counters, Figure};
 
 /// Figures, of each worker: how often it took the lock that all workers commit under,
 const LOCKS: &str = "locks";

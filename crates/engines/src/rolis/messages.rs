@@ -8,7 +8,7 @@ use highwater_store::Store;
 
 use super::checkpoint::{Located, Settling};
 use crate::copy::CopyName;
-use crate::seam::LogPosition;
+use highwater_seam::LogPosition;
 
 /// The first entry of a new epoch.
 #[derive(Clone, Debug)]

@@ -122,14 +122,14 @@ use highwater_core::planted::Bug;
 use highwater_core::{Clock, Library, Registry, StreamId};
 use highwater_store::{Occ, SnapshotTx, Store};
 
-use crate::engine::{Abilities, Engine};
-use crate::memory::Account;
-use crate::observer::Rules;
-use crate::options::Options;
-use crate::seam::{Counters, Replica, Status, Worker};
 use control::ControlMessage;
 use controller::RolisController;
 use funnel::{Funnel, FunnelWorker};
+use highwater_seam::engine::{Abilities, Engine};
+use highwater_seam::memory::Account;
+use highwater_seam::observer::Rules;
+use highwater_seam::options::Options;
+use highwater_seam::{Counters, Replica, Status, Worker};
 use rules::RolisRules;
 use shared::Shared;
 use wire::Head;
@@ -148,7 +148,7 @@ impl Engine for Rolis {
     #[cfg(feature = "planted")]
     const BUGS: &'static [&'static [&'static Bug]] = &[
         planted::ALL,
-        crate::planted::ALL,
+        highwater_seam::planted::ALL,
         highwater_consensus::planted::ALL,
         highwater_store::planted::ALL,
     ];

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use highwater_core::{Outcome, Timestamp};
 
 use super::hooks;
-use crate::seam::{Outbox, RELEASE_BYTES, Released, Token};
+use highwater_seam::{Outbox, RELEASE_BYTES, Released, Token};
 
 /// A queue of replies that wait for the mark.
 ///

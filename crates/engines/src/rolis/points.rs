@@ -12,7 +12,7 @@ use super::gate::Gate;
 use super::hooks;
 use super::lead::Lead;
 use super::messages::Report;
-use crate::seam::{LogPosition, Nanos, Next};
+use highwater_seam::{LogPosition, Nanos, Next};
 
 /// How many bytes of records lie between two points, at least: so much too much is read after a crash.
 const POINT_EVERY: u64 = 256 << 10;

@@ -37,7 +37,7 @@ use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Ballot, EntryIndex, NodeId, Timestamp};
 
 use super::hooks;
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// What workers say to each other about freshness. Its tags are 4 and 5: those of copies come before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

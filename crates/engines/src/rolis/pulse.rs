@@ -10,8 +10,8 @@ use std::sync::Arc;
 use highwater_core::limits::MAX_NODE_ID;
 use highwater_core::{Epoch, NodeId, Progress};
 
-use crate::seam::{Nanos, Next};
-use crate::sync::{AtomicU64, Ordering};
+use highwater_seam::sync::{AtomicU64, Ordering};
+use highwater_seam::{Nanos, Next};
 
 /// No time at all: nothing is due, nothing waits.
 pub const NEVER: Nanos = Nanos::MAX;

@@ -25,7 +25,7 @@ use super::control::ControlMessage;
 use super::desk::Desk;
 use super::hooks;
 use super::readable::{beyond, name};
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// A node says again what it uses after so many heartbeats: the last message may be lost.
 const REPEAT: u64 = 25;

@@ -14,7 +14,7 @@ use super::execute::ROWS_A_TURN;
 use super::horizon::Life;
 use super::snapshots::Offer;
 use crate::call::explain;
-use crate::seam::{Counters, Nanos, Next, Outbox, RELEASE_BYTES, Refusal, Request, Token};
+use highwater_seam::{Counters, Nanos, Next, Outbox, RELEASE_BYTES, Refusal, Request, Token};
 
 /// The reads of one worker.
 pub struct Reads {
@@ -80,7 +80,7 @@ impl Reads {
         self.waiting.len() < MOST && self.args.len() < MOST_BYTES
     }
 
-    /// Takes a read; see [`Worker::submit_snapshot`](crate::seam::Worker::submit_snapshot). Its snapshot has to be at or above `least`, which
+    /// Takes a read; see [`Worker::submit_snapshot`](highwater_seam::Worker::submit_snapshot). Its snapshot has to be at or above `least`, which
     /// the mark has reached.
     pub fn submit(&mut self, now: Nanos, request: Request<'_>, least: Timestamp) -> Result<(), Refusal> {
         if !self.has_room() {

@@ -15,8 +15,8 @@ use highwater_core::NodeId;
 use super::context::{Context, Turn};
 use super::messages::Report;
 use super::probes::{ProbeMessage, Probes};
-use crate::seam::{Nanos, Next};
-use crate::sync::Ordering;
+use highwater_seam::sync::Ordering;
+use highwater_seam::{Nanos, Next};
 
 /// How far a worker is with it.
 #[derive(Debug, Default)]

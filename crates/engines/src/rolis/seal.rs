@@ -31,7 +31,7 @@ use super::context::Context;
 use super::feed::Feed;
 use super::hooks;
 use super::pending::Pending;
-use crate::seam::{Counters, Nanos, Outbox};
+use highwater_seam::{Counters, Nanos, Outbox};
 
 /// The open entry, and where the stream is closed.
 ///

@@ -17,8 +17,8 @@ use super::messages::Command;
 use super::shared::Shared;
 use super::wire::Head;
 use super::worker::RolisWorker;
-use crate::options::Options;
-use crate::seam::{ControlOutbox, Controller, Counters, Endpoint, Frame, Outbox, Worker};
+use highwater_seam::options::Options;
+use highwater_seam::{ControlOutbox, Controller, Counters, Endpoint, Frame, Outbox, Worker};
 
 fn voter(node: u8, life: u64) -> Voter {
     Voter { node: NodeId(node), incarnation: Incarnation(life) }
@@ -49,7 +49,7 @@ fn change(members: &Members) -> Bytes {
 #[test]
 fn a_parked_voter_does_not_forget_a_change_that_it_accepted() {
     let options = Options::new(NodeId(1), 3, 1, Incarnation(1));
-    let account = crate::memory::Account::new(&options, 1);
+    let account = highwater_seam::memory::Account::new(&options, 1);
     let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), account));
     let schema = Schema::new(vec![]);
     let store = Store::new(schema.clone());

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use highwater_consensus::Stream;
 use highwater_core::NodeId;
 
-use crate::seam::{Endpoint, Frame, Nanos};
+use highwater_seam::{Endpoint, Frame, Nanos};
 
 /// How long a frame to a spare waits for others.
 pub const PATIENCE: Nanos = 1_000_000;

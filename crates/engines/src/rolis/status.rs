@@ -2,8 +2,8 @@
 
 use highwater_core::NodeId;
 
-use crate::engine::whole;
-use crate::seam::{Service, Status};
+use highwater_seam::engine::whole;
+use highwater_seam::{Service, Status};
 
 /// Figures: every transaction at or below is released (leader) or may be applied (follower).
 pub const MARK: &str = "mark";

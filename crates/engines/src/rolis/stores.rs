@@ -7,7 +7,7 @@ use highwater_core::NodeId;
 
 use super::control::ControlMessage;
 use super::desk::Desk;
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// A node says it again after so many heartbeats: the last message may be lost.
 const REPEAT: u64 = 25;

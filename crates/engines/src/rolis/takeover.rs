@@ -6,7 +6,7 @@ use highwater_consensus::{Members, PendingChange, Plan, Promise, Quorums, Tail, 
 use highwater_core::{Ballot, StreamId, Timestamp};
 
 use super::messages::{Command, EpochStart};
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// Where this node stands between a ballot and an open epoch.
 #[derive(Default)]

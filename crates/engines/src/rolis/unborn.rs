@@ -11,9 +11,9 @@ use highwater_store::Store;
 use super::control::ControlMessage;
 use super::controller::RolisController;
 use super::shared::Shared;
-use crate::options::Options;
-use crate::seam::{ControlOutbox, Controller};
 use crate::witness::{DiskWord, RECORD};
+use highwater_seam::options::Options;
+use highwater_seam::{ControlOutbox, Controller};
 
 fn voter(node: u8) -> Voter {
     Voter { node: NodeId(node), incarnation: Incarnation(1) }
@@ -22,7 +22,7 @@ fn voter(node: u8) -> Voter {
 /// The controller of node 1 of three, which has met the others.
 fn met_all() -> RolisController {
     let options = Options { durability: Durability::Sync, ..Options::new(NodeId(1), 3, 1, Incarnation(1)) };
-    let account = crate::memory::Account::new(&options, 1);
+    let account = highwater_seam::memory::Account::new(&options, 1);
     let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), account));
     let schema = Schema::new(vec![]);
     let mut controller = RolisController::new(shared, schema.clone(), Store::new(schema));

@@ -4,7 +4,7 @@ use highwater_core::Outcome;
 
 use super::calls::{IDLE_TICKS, UNSEEN};
 use super::procedures::numbers;
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// Says when the next [`Sweep`](super::Sweep) is due, for a host: one of each replica, asked at every turn.
 ///

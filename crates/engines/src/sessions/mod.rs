@@ -3,7 +3,7 @@
 //! A client opens a *session* and gives each request the next number. What became of the last one is a record of the store,
 //! under the session's id, and that record is written **by the request's own transaction**. So it is there if and only if the
 //! request happened: it is replicated, replayed, copied and rolled back with the request's writes, by code that knows nothing
-//! of sessions. What an engine does for it is to pass [`Request::session`](crate::seam::Request::session) on to `attempt`.
+//! of sessions. What an engine does for it is to pass [`Request::session`](highwater_seam::Request::session) on to `attempt`.
 //!
 //! # A request under a session
 //!
@@ -38,7 +38,7 @@
 //!
 //! # Whose they are
 //!
-//! A session has an [`Owner`](crate::seam::Owner), who is in its record, and every request says whose it is. To another owner a session does not
+//! A session has an [`Owner`](highwater_seam::Owner), who is in its record, and every request says whose it is. To another owner a session does not
 //! exist: neither what is told nor what is done differs from that of an id that nobody has.
 //!
 //! As many sessions are open as the opener allows ([`Most`]), of all owners and of each; more are refused ([`TooMany`]). None is ended early to make room: that would
@@ -57,8 +57,8 @@ use std::fmt;
 
 use highwater_core::{IndexKind, KeyKind, Registry, TableId, TableSpec, Transaction};
 
-use crate::seam::Session;
 pub use calls::{Answer, IDLE_TICKS, Most, Swept, TooMany, ask, end, open, sweep};
+use highwater_seam::Session;
 pub use keeper::Keeper;
 pub use procedures::{Ask, End, Open, Sweep};
 pub use record::Kept;

@@ -9,7 +9,7 @@ use super::Denial;
 use super::record::{Kept, Record, clock};
 use crate::attempt::{Attempts, Ends};
 use crate::call::{Call, explain, explain_too_new};
-use crate::seam::{Owner, Session};
+use highwater_seam::{Owner, Session};
 
 /// What a session says to a request.
 enum Found {

@@ -15,7 +15,7 @@
 use highwater_core::codec::Reader;
 use highwater_core::{Abort, Outcome, TableId, Transaction};
 
-use crate::seam::Owner;
+use highwater_seam::Owner;
 
 /// What a session knows of its last number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use highwater_core::{
 };
 
 use super::*;
-use crate::options::Options;
 use crate::registry::{EngineKind, build};
-use crate::seam::{Outbox, Owner, Replica, Request, Token};
+use highwater_seam::options::Options;
+use highwater_seam::{Outbox, Owner, Replica, Request, Token};
 
 const DATA: TableId = TableId(0);
 const SESSIONS: u8 = 1;

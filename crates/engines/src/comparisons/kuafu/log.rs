@@ -8,7 +8,7 @@ use highwater_core::{NodeId, Timestamp, hooks};
 
 use crate::comparisons::node::{SHARED, lock};
 use crate::meerkat::payload::Payload;
-use crate::padded::Padded;
+use highwater_seam::padded::Padded;
 
 /// Shared by the workers of a replica. Each part in cache lines of its own.
 pub struct Order {

@@ -31,9 +31,9 @@ use std::sync::Arc;
 use highwater_core::{Clock, Library};
 
 use super::{PRIMARY, controller};
-use crate::engine::{Abilities, Engine};
-use crate::options::Options;
-use crate::seam::{Replica, Status};
+use highwater_seam::engine::{Abilities, Engine};
+use highwater_seam::options::Options;
+use highwater_seam::{Replica, Status};
 use log::Order;
 use worker::KuafuWorker;
 
@@ -48,7 +48,7 @@ impl Engine for Kuafu {
     const ABILITIES: Abilities = Abilities { real_time: true, ..super::ABILITIES };
     #[cfg(feature = "planted")]
     const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
-        &[super::planted::kuafu::ALL, crate::planted::ALL, highwater_store::planted::ALL];
+        &[super::planted::kuafu::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
         let order = Arc::new(Order::new(options.nodes));

@@ -13,7 +13,7 @@ use crate::comparisons::outgoing::Outgoing;
 use crate::comparisons::storage::Shelf;
 use crate::meerkat::message::{About, Message};
 use crate::meerkat::own::Asked;
-use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
+use highwater_seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
 
 pub(super) struct KuafuWorker {
     common: Common,

@@ -21,9 +21,9 @@ use std::sync::Arc;
 use highwater_core::{Clock, Library};
 
 use super::{PRIMARY, controller};
-use crate::engine::{Abilities, Engine};
-use crate::options::Options;
-use crate::seam::{Replica, Status};
+use highwater_seam::engine::{Abilities, Engine};
+use highwater_seam::options::Options;
+use highwater_seam::{Replica, Status};
 use worker::PbWorker;
 
 /// Meerkat with a primary.
@@ -36,7 +36,7 @@ impl Engine for MeerkatPb {
     const ABILITIES: Abilities = super::ABILITIES;
     #[cfg(feature = "planted")]
     const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
-        &[super::planted::meerkat_pb::ALL, crate::planted::ALL, highwater_store::planted::ALL];
+        &[super::planted::meerkat_pb::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
         super::build((options, clock), library, Some(PRIMARY), PbWorker::new)

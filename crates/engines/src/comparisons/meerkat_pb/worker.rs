@@ -12,7 +12,7 @@ use crate::comparisons::storage::Shelf;
 use crate::meerkat::message::{About, Message};
 use crate::meerkat::own::Asked;
 use crate::meerkat::stamps::{Coordinator, Layout, Stamps};
-use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
+use highwater_seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
 
 pub(super) struct PbWorker {
     common: Common,

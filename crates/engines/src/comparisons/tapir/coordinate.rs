@@ -6,7 +6,7 @@ use super::worker::TapirWorker;
 use crate::meerkat::message::{About, Message};
 use crate::meerkat::own::{Asked, Decision, Own, Phase, Vote, bit};
 use crate::meerkat::quorum::Quorums;
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// The shortest time in which a reply may be expected; the same as Meerkat's.
 const LEAST_PATIENCE: Nanos = 1_000_000;

@@ -38,9 +38,9 @@ use std::sync::Arc;
 use highwater_core::{Clock, Library, NodeId};
 
 use super::controller;
-use crate::engine::{Abilities, Engine};
-use crate::options::Options;
-use crate::seam::{Replica, Status};
+use highwater_seam::engine::{Abilities, Engine};
+use highwater_seam::options::Options;
+use highwater_seam::{Replica, Status};
 use record::SharedRecord;
 use worker::TapirWorker;
 
@@ -55,7 +55,7 @@ impl Engine for Tapir {
     const ABILITIES: Abilities = super::ABILITIES;
     #[cfg(feature = "planted")]
     const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
-        &[super::planted::tapir::ALL, crate::planted::ALL, highwater_store::planted::ALL];
+        &[super::planted::tapir::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
         let record = Arc::new(SharedRecord::default());

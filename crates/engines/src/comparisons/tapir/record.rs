@@ -9,7 +9,7 @@ use highwater_core::Timestamp;
 use crate::comparisons::node::lock;
 use crate::meerkat::payload::Payload;
 use crate::meerkat::stamps::Coordinator;
-use crate::padded::Padded;
+use highwater_seam::padded::Padded;
 
 /// What is known of a transaction.
 #[derive(Default)]

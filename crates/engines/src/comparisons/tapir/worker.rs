@@ -15,7 +15,7 @@ use crate::meerkat::own::{Asked, Vote};
 use crate::meerkat::payload::Payload;
 use crate::meerkat::quorum::Quorums;
 use crate::meerkat::stamps::{Coordinator, Layout, Stamps};
-use crate::seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
+use highwater_seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
 
 pub(super) struct TapirWorker {
     pub common: Common,

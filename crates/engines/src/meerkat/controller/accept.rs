@@ -23,7 +23,7 @@ use crate::meerkat::journal::Kept;
 use crate::meerkat::marks_of;
 use crate::meerkat::record::Told;
 use crate::meerkat::shared::{Begin, Command};
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 impl MeerkatController {
     /// Whether this node has a say in whether this epoch begins. If the sender is behind it is told what is decided.

@@ -13,7 +13,7 @@ use crate::meerkat::control::{Control, Memory, Round, Standing};
 use crate::meerkat::facts::Asked;
 use crate::meerkat::merge::{Unclear, merge};
 use crate::meerkat::record::Told;
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// What a node promised.
 struct Promised {

@@ -12,8 +12,8 @@ use super::MeerkatController;
 use crate::copy::CopyName;
 use crate::meerkat::control::{Control, Standing};
 use crate::meerkat::shared::Command;
-use crate::seam::Nanos;
 use crate::witness::Met;
+use highwater_seam::Nanos;
 
 /// How long a donor may take to answer, in timeouts.
 const PATIENCE: u64 = 4;

@@ -11,7 +11,7 @@ use crate::meerkat::control::{Memory, Standing};
 use crate::meerkat::{
     ABORTED, BUSY, CHANGES, COPIED, DECIDED, FAST, IN_THE_WAY, LEARNERS, SLOW, TOO_LATE, VOTERS,
 };
-use crate::seam::{Figure, Member, Nanos, Service, Status};
+use highwater_seam::{Figure, Member, Nanos, Service, Status};
 
 impl MeerkatController {
     fn service(&self) -> Service {

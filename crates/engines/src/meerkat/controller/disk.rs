@@ -30,7 +30,7 @@ use crate::meerkat::change::Change;
 use crate::meerkat::control::{Control, Memory, Standing};
 use crate::meerkat::journal::{End, Kept, Remembered};
 use crate::meerkat::shared::{Begin, Command};
-use crate::seam::{CheckpointNews, CheckpointOrder, DiskState, LogPosition, Nanos, Resume};
+use highwater_seam::{CheckpointNews, CheckpointOrder, DiskState, LogPosition, Nanos, Resume};
 
 /// Format of the engine's words in a checkpoint: `version u8 | workers u16 | newest u64`. The first one told no newest.
 const VERSION: u8 = 2;
@@ -362,7 +362,7 @@ mod tests {
 
     use super::*;
     use crate::meerkat::shared::Shared;
-    use crate::options::Options;
+    use highwater_seam::options::Options;
 
     fn controller(workers: u16) -> MeerkatController {
         let mut options = Options::new(NodeId(0), 3, workers, Incarnation(1));

@@ -18,8 +18,8 @@ use super::MeerkatController;
 use super::disk::After;
 use crate::meerkat::control::{Control, Standing};
 use crate::meerkat::journal::Kept;
-use crate::seam::Nanos;
 use crate::witness::{DiskWord, Heard, Met, Witness};
+use highwater_seam::Nanos;
 
 /// A node tells how its disk is once in so many timeouts.
 const TELL_EVERY: u64 = 4;

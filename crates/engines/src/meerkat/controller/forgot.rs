@@ -22,7 +22,7 @@
 //! what is later on a disk is left out by whoever begins it from there, at any later start, too.
 //!
 //! What is lost is what was acknowledged and not over everywhere, or not noted down on disks: a heartbeat or two, and a window of the disk
-//! ([`Options::disk_window`](crate::options::Options::disk_window)); more while a replica that takes part was not heard.
+//! ([`Options::disk_window`](highwater_seam::options::Options::disk_window)); more while a replica that takes part was not heard.
 
 use std::collections::BTreeMap;
 

@@ -49,12 +49,12 @@ use super::marks_of;
 use super::own::bit;
 use super::record::Told;
 use super::shared::{Command, Report, Shared};
-use crate::memory::MemoryStatus;
-use crate::seam::{CheckpointNews, ControlOutbox, Controller, DiskState, Nanos, Next, Resume, Status};
 use attempt::Attempt;
 use copies::Copying;
 use disk::Keeping;
 use evidence::Evidence;
+use highwater_seam::memory::MemoryStatus;
+use highwater_seam::{CheckpointNews, ControlOutbox, Controller, DiskState, Nanos, Next, Resume, Status};
 use reasons::Barred;
 use thin::fill_change;
 

@@ -8,7 +8,7 @@ use super::{MeerkatController, Peer};
 use crate::meerkat::change::{Change, Members};
 use crate::meerkat::control::Standing;
 use crate::meerkat::own::bit;
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// For so many timeouts a voter that is not heard stays one where disks may be behind.
 const MOST_SILENCE: u64 = 6;

@@ -5,8 +5,8 @@ use highwater_core::evidence::{Start, Starts};
 
 use super::*;
 use crate::meerkat::journal::{End, Kept};
-use crate::options::Options;
 use crate::witness::DiskWord;
+use highwater_seam::options::Options;
 
 const MS: Nanos = 1_000_000;
 const TIMEOUT: Nanos = 30 * MS;

@@ -21,7 +21,7 @@ use highwater_core::transaction::KeyRange;
 use highwater_core::{Direction, Epoch, TableId, Timestamp};
 
 use crate::meerkat::payload::{Payload, put_bound, take_bound};
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// What stamp a client wishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

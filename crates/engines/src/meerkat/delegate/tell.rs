@@ -16,7 +16,7 @@ use highwater_core::{Epoch, Timestamp};
 
 use super::ask::Ahead;
 use crate::meerkat::message::Message;
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// How a replica stands: told when a client connects, and when it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use crate::meerkat::quorum::Quorums;
 use crate::meerkat::record::Told;
 use crate::meerkat::shared::Seat;
 use crate::meerkat::validate::validate;
-use crate::seam::{Counters, Nanos, Request};
+use highwater_seam::{Counters, Nanos, Request};
 
 /// No answer is waited for longer than so many timeouts before it is asked for again.
 pub(super) const MOST_TIMEOUTS: u64 = 16;

@@ -17,7 +17,7 @@ use crate::meerkat::own::bit;
 use crate::meerkat::payload::Payload;
 use crate::meerkat::shared::Seat;
 use crate::meerkat::stamps::Coordinator;
-use crate::seam::{ClientId, Nanos, Refusal};
+use highwater_seam::{ClientId, Nanos, Refusal};
 
 /// Stamps that one client may hold.
 const MOST_HELD: usize = 64;

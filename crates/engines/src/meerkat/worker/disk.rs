@@ -14,7 +14,7 @@ use crate::meerkat::message::{About, Message};
 use crate::meerkat::own::Vote;
 use crate::meerkat::record::Told;
 use crate::meerkat::shared::Report;
-use crate::seam::{LogPosition, Nanos};
+use highwater_seam::{LogPosition, Nanos};
 
 /// How much is written before it is noted down which records are not needed any more.
 const NOTE_AFTER: u64 = 64 << 10;

@@ -15,7 +15,7 @@ use crate::meerkat::journal::Record;
 use crate::meerkat::message::TAG;
 use crate::meerkat::shared::{Begin, Command, Report, Seat};
 use crate::meerkat::tx::MeerkatTx;
-use crate::seam::{Endpoint, Frame, Nanos, Next, Outbox};
+use highwater_seam::{Endpoint, Frame, Nanos, Next, Outbox};
 
 /// A store that holds nothing but what is decided: whatever is read of it may be copied.
 struct Settled;

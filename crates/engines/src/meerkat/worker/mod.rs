@@ -46,11 +46,11 @@ use super::stamps::{Coordinator, Stamps};
 use super::strict::Lead;
 use super::tx::MeerkatTx;
 use crate::copy::{CopyMessage, Installer, Sender};
-use crate::seam::{
-    ClientId, Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Taken, Worker,
-};
 use coordinate::MOST_TIMEOUTS;
 use delegates::Delegates;
+use highwater_seam::{
+    ClientId, Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Taken, Worker,
+};
 use terminate::Terminations;
 pub use terminate::safe;
 

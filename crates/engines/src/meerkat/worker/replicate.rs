@@ -14,7 +14,7 @@ use crate::meerkat::payload::{Payload, with_key};
 use crate::meerkat::record::Told;
 use crate::meerkat::shared::Seat;
 use crate::meerkat::validate::unmark;
-use crate::seam::{Counters, Nanos};
+use highwater_seam::{Counters, Nanos};
 
 impl MeerkatWorker {
     pub(super) fn on_message(&mut self, now: Nanos, from: NodeId, voter: bool, message: Message) {

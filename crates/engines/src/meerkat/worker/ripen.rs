@@ -7,7 +7,7 @@ use super::delegates::Whom;
 use crate::meerkat::message::{About, Message};
 use crate::meerkat::record::Told;
 use crate::meerkat::validate::unmark;
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// How soon it is looked again whether votes' time has come, at the earliest: of a few, and of many.
 const LOOK_AGAIN: Nanos = 10_000;

@@ -25,7 +25,7 @@ use crate::meerkat::message::{About, Message};
 use crate::meerkat::own::bit;
 use crate::meerkat::payload::Payload;
 use crate::meerkat::quorum::Quorums;
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// Transactions that are taken over at a beat, at most.
 const MOST: usize = 64;

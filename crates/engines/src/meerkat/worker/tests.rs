@@ -19,8 +19,8 @@ use crate::meerkat::marks_of;
 use crate::meerkat::message::About;
 use crate::meerkat::record::Record;
 use crate::meerkat::shared::{Begin, Command};
-use crate::options::Options;
-use crate::seam::Token;
+use highwater_seam::Token;
+use highwater_seam::options::Options;
 
 const MS: Nanos = 1_000_000;
 const TABLE: TableId = TableId(0);

@@ -14,7 +14,7 @@ use crate::meerkat::lanes::Retry;
 use crate::meerkat::own::{Asked, Joined};
 use crate::meerkat::payload::Payload;
 use crate::meerkat::tx::execute;
-use crate::seam::{Nanos, Request};
+use highwater_seam::{Nanos, Request};
 
 /// Requests in one transaction, at most.
 pub(super) const MOST_TOGETHER: usize = 32;

@@ -13,7 +13,7 @@ use super::super::hooks;
 use super::super::messages::Command;
 use super::RolisController;
 use crate::checkpointing::{RETRY_AFTER, Undo};
-use crate::seam::{CheckpointNews, CheckpointOrder, LogPosition, Nanos, Resume};
+use highwater_seam::{CheckpointNews, CheckpointOrder, LogPosition, Nanos, Resume};
 
 impl RolisController {
     pub(super) fn on_checkpoint_news(&mut self, now: Nanos, news: CheckpointNews) {
@@ -248,12 +248,12 @@ mod tests {
 
     use super::*;
     use crate::copy::RETRY_AFTER as ASK_AFTER;
-    use crate::memory::Account;
-    use crate::options::Options;
     use crate::rolis::control::Granted;
     use crate::rolis::messages::Report;
     use crate::rolis::shared::Shared;
-    use crate::seam::Controller;
+    use highwater_seam::Controller;
+    use highwater_seam::memory::Account;
+    use highwater_seam::options::Options;
 
     const STREAM: StreamId = StreamId(0);
 
@@ -281,7 +281,7 @@ mod tests {
     }
 
     fn ordered(controller: &mut RolisController) -> Vec<CheckpointOrder> {
-        let mut out = crate::seam::ControlOutbox::default();
+        let mut out = highwater_seam::ControlOutbox::default();
         controller.desk.hand_out(&mut out);
         out.checkpoint
     }

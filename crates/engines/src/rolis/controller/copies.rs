@@ -14,7 +14,7 @@ use super::super::control::{ControlMessage, Granted};
 use super::super::messages::{Command, Restart};
 use super::RolisController;
 use crate::copy::{CopyName, RETRY_AFTER, Step, Terms};
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// Pause of a node that has too little memory for the data.
 const TOO_SMALL_RETRY: Nanos = 1_000_000_000;

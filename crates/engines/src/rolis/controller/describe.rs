@@ -9,8 +9,8 @@ use super::super::bounded::PATIENCE;
 use super::super::shared::StreamStatus;
 use super::super::status::{ACCEPTED, APPLIED, CLOSED, DECIDED, LOG_BYTES, MARK, Role};
 use super::RolisController;
-use crate::seam::{Figure, Member, Nanos, Service, Status};
-use crate::sync::Ordering;
+use highwater_seam::sync::Ordering;
+use highwater_seam::{Figure, Member, Nanos, Service, Status};
 
 impl RolisController {
     pub(super) fn role(&self) -> Role {
@@ -176,7 +176,7 @@ impl RolisController {
         self.election.members().map(|members| members.voters().to_vec()).unwrap_or_default()
     }
 
-    /// See [`Controller::status`](crate::seam::Controller::status).
+    /// See [`Controller::status`](highwater_seam::Controller::status).
     pub(super) fn describe(&self, now: Nanos) -> Status {
         let shared = &self.desk.shared;
         let streams = self.streams();
@@ -226,7 +226,7 @@ impl RolisController {
         since.map(|since| now.saturating_sub(since))
     }
 
-    /// See [`Controller::find_freshness`](crate::seam::Controller::find_freshness).
+    /// See [`Controller::find_freshness`](highwater_seam::Controller::find_freshness).
     pub(super) fn want_freshness(&self, now: Nanos) {
         // Who comes while it is under way is served by the same answer.
         if !self.leads() && self.desk.shared.has_snapshots() && !self.finds_freshness(now) {

@@ -22,8 +22,8 @@ use highwater_core::{NodeId, StreamId};
 use super::super::control::ControlMessage;
 use super::super::hooks;
 use super::RolisController;
-use crate::seam::Nanos;
 use crate::witness::{DiskWord, Heard};
+use highwater_seam::Nanos;
 
 /// A leader whose disk is low makes way after so many timeouts: as a rule the others' disks fill up at the same time, and then nothing is
 /// gained by it.

@@ -6,7 +6,7 @@ use highwater_core::Epoch;
 
 use super::super::control::ControlMessage;
 use super::RolisController;
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// What a controller writes: a membership that is decided.
 fn record(members: &Members) -> Bytes {

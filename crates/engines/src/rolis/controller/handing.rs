@@ -11,7 +11,7 @@ use super::super::handover::{HandOverMessage, Reason, Step, Word};
 use super::super::hooks;
 use super::super::messages::Command;
 use super::RolisController;
-use crate::seam::{Handover, Nanos};
+use highwater_seam::{Handover, Nanos};
 
 /// Between a promise and the first heartbeat of whoever wins with it lie round trips, and syncs; for this part of a timeout they are waited for.
 const AWAITED: u64 = 4;
@@ -19,7 +19,7 @@ const AWAITED: u64 = 4;
 impl RolisController {
     // ---- the leader ----
 
-    /// See [`Controller::hand_over`](crate::seam::Controller::hand_over).
+    /// See [`Controller::hand_over`](highwater_seam::Controller::hand_over).
     pub(super) fn begin_hand_over(&mut self, now: Nanos, to: Option<NodeId>) -> Result<(), String> {
         let me = self.desk.me.node;
         let Some(ballot) = self.leadership.leading() else {
@@ -174,7 +174,7 @@ impl RolisController {
         next
     }
 
-    /// See [`Controller::handover`](crate::seam::Controller::handover).
+    /// See [`Controller::handover`](highwater_seam::Controller::handover).
     pub(super) fn hand_over_status(&self, now: Nanos) -> Handover {
         self.handing.status(now, self.leads())
     }

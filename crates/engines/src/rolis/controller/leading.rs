@@ -10,7 +10,7 @@ use super::super::hooks;
 use super::super::messages::{Command, EpochStart};
 use super::super::takeover::{Fenced, plan, promise};
 use super::RolisController;
-use crate::seam::Nanos;
+use highwater_seam::Nanos;
 
 /// A takeover waits so many times for disks, one after the other, at most: what is adopted, the new epoch's start, what is decided.
 const TAKEOVER_SYNCS: u64 = 6;

@@ -17,14 +17,14 @@ use super::super::handover::STAGE;
 use super::super::messages::Command;
 use super::super::takeover::PATIENCE;
 use super::RolisController;
-use crate::seam::{MemberAnswer, MemberChange, Nanos, Roster};
+use highwater_seam::{MemberAnswer, MemberChange, Nanos, Roster};
 
 use MemberAnswer::{Ask, Done, Refused, Waits};
 
 impl RolisController {
     // ---- an operator's word ----
 
-    /// See [`change_members`](crate::seam::Controller::change_members).
+    /// See [`change_members`](highwater_seam::Controller::change_members).
     pub(super) fn on_member_change(&mut self, now: Nanos, change: MemberChange) -> MemberAnswer {
         // Before it is founded; or this node has just come to it, and knows nobody yet: others may.
         let Some(members) = self.election.members().cloned() else { return Ask(None) };

@@ -46,13 +46,13 @@ use super::shared::{Past, Shared};
 use super::stores::Stores;
 use super::takeover::{Fenced, Leadership};
 use crate::copy::{Donor, Receiver};
-use crate::memory::MemoryStatus;
-use crate::options::Options;
-use crate::seam::{
+use crate::witness::Witness;
+use highwater_seam::memory::MemoryStatus;
+use highwater_seam::options::Options;
+use highwater_seam::{
     CheckpointNews, ControlOutbox, Controller, DiskState, Handover, LogPosition, MemberAnswer, MemberChange,
     Nanos, Next, Resume, Status,
 };
-use crate::witness::Witness;
 
 mod checkpoints;
 mod copies;

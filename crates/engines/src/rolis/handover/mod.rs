@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 
 use highwater_core::{Epoch, NodeId, StreamId};
 
-use crate::seam::{Handover, Nanos};
+use highwater_seam::{Handover, Nanos};
 pub use message::{HandOverMessage, Reason, Word};
 
 /// A stage may take so many election timeouts, and requests wait for a new leader as long.

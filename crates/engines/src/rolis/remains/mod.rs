@@ -21,9 +21,9 @@ use highwater_core::{EntryIndex, Epoch, Timestamp};
 
 use super::checkpoint::{Contents, StreamStart};
 use super::raising;
-use crate::seam::Resume;
 use crate::witness::Witness;
 pub use founded::Founded;
+use highwater_seam::Resume;
 pub(super) use moment::Timekeeper;
 pub use moment::{Moment, timestamp_at};
 pub use reading::Reading;

@@ -182,7 +182,7 @@ fn behind_a_checkpoint(epoch: u64, floor: u64, last: [u64; 2], logs: [Vec<Bytes>
     };
     let members = Members::new(Epoch(epoch), vec![voter(0), voter(1)]);
     let contents = Contents { epoch: Epoch(epoch), members, streams: last.iter().map(stream).collect() };
-    let positions = [crate::seam::LogPosition(0); 3];
+    let positions = [highwater_seam::LogPosition(0); 3];
     let (floor, engine) = (Timestamp(floor), contents.encode());
     let resume = Resume { floor, complete_at: floor, engine: &engine, positions: &positions };
     let mut remains = Remains::new(2, Some(resume)).unwrap();
@@ -293,7 +293,7 @@ fn a_checkpoint_that_goes_on_behind_the_end_of_its_epoch_is_refused() {
     for (at, refused) in [(3, true), (2, false)] {
         let streams = vec![start(at, 1), start(2, 1)];
         let engine = Contents { epoch: Epoch(1), members: members.clone(), streams }.encode();
-        let positions = [crate::seam::LogPosition(0); 3];
+        let positions = [highwater_seam::LogPosition(0); 3];
         let floor = Timestamp(30);
         let resume = Resume { floor, complete_at: floor, engine: &engine, positions: &positions };
         let mut remains = Remains::new(2, Some(resume)).unwrap();
@@ -321,7 +321,7 @@ fn a_new_cluster_begins_with_a_membership_that_is_known_to_all_its_voters() {
     let (words, records) = founding(2, vec![voter(0), voter(2)], Timestamp(9));
     let contents = Contents::decode(&words).unwrap();
     assert_eq!((contents.epoch, contents.streams.len()), (Epoch(0), 2));
-    let positions = [crate::seam::LogPosition(0); 3];
+    let positions = [highwater_seam::LogPosition(0); 3];
     let with = |complete_at| {
         let complete_at = Timestamp(complete_at);
         let resume = Resume { floor: complete_at, complete_at, engine: &words, positions: &positions };

@@ -11,7 +11,7 @@ use crate::rolis::locate::{begins_too_late, locate};
 use crate::rolis::messages::{Command, Report, Restart};
 use crate::rolis::opening::Opening;
 use crate::rolis::seal::fresh_entry;
-use crate::seam::Outbox;
+use highwater_seam::Outbox;
 
 use super::{Mode, RolisWorker};
 

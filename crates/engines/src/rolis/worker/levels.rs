@@ -8,7 +8,7 @@ use crate::rolis::context::Turn;
 use crate::rolis::hooks;
 use crate::rolis::messages::Report;
 use crate::rolis::readable::level_of;
-use crate::seam::{Nanos, Worker};
+use highwater_seam::{Nanos, Worker};
 
 use super::RolisWorker;
 
@@ -85,11 +85,11 @@ mod tests {
     use highwater_store::Store;
 
     use super::*;
-    use crate::options::Options;
     use crate::rolis::seal::fresh_entry;
     use crate::rolis::shared::Shared;
     use crate::rolis::wire::Head;
-    use crate::seam::{Counters, Endpoint, Frame, Outbox};
+    use highwater_seam::options::Options;
+    use highwater_seam::{Counters, Endpoint, Frame, Outbox};
 
     const OLD: Levels = Levels { oldest: Level(1), newest: Level(1) };
     const NEW: Levels = Levels { oldest: Level(1), newest: Level(2) };
@@ -97,7 +97,7 @@ mod tests {
     /// A worker of node 1, of a build that speaks these.
     fn worker(levels: Levels) -> RolisWorker {
         let options = Options { levels, ..Options::new(NodeId(1), 3, 1, Incarnation(1)) };
-        let account = crate::memory::Account::new(&options, 1);
+        let account = highwater_seam::memory::Account::new(&options, 1);
         let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), account));
         let store = Store::new(highwater_core::Schema::new(vec![]));
         let code = (Registry::new(), Registry::new());

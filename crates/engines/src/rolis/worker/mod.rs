@@ -18,7 +18,6 @@ use highwater_core::{
 use highwater_store::{Applier, Occ, SnapshotTx, Store};
 
 use crate::copy::{CopyMessage, Installer, Sender};
-use crate::options::Options;
 use crate::rolis::abilities::ABILITIES;
 use crate::rolis::apply::Replay;
 use crate::rolis::bounded::Bounded;
@@ -42,7 +41,8 @@ use crate::rolis::shared::{Past, Shared};
 use crate::rolis::spares::Spares;
 use crate::rolis::speculation::Speculation;
 use crate::rolis::wire::{Head, carried_entry};
-use crate::seam::{
+use highwater_seam::options::Options;
+use highwater_seam::{
     Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Taken, Worker,
 };
 

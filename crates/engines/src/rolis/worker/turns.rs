@@ -13,7 +13,7 @@ use crate::rolis::locate::Donor;
 use crate::rolis::messages::Report;
 use crate::rolis::probes::ProbeMessage;
 use crate::rolis::wire::Head;
-use crate::seam::{Endpoint, Frame, Nanos, Next};
+use highwater_seam::{Endpoint, Frame, Nanos, Next};
 
 use super::{Mode, RolisWorker};
 

@@ -61,6 +61,7 @@ impl Account {
     }
 
     /// What the leader's store may come to.
+    #[inline]
     pub fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }

@@ -10,7 +10,7 @@ use highwater_core::{Clock, Library, NodeId};
 
 use crate::observer::{NoRules, Rules};
 use crate::options::Options;
-use crate::seam::{Refusal, Replica, Request, Service, Status};
+use crate::{Refusal, Replica, Request, Service, Status};
 
 /// What stands behind the seam under one name: how it is built, what it can do, and what its replicas' words mean.
 ///
@@ -102,7 +102,7 @@ pub trait Engine {
 pub struct Abilities {
     /// Its replicas hold the same data: more than one makes sense.
     pub replicates: bool,
-    /// It takes [changes of membership](crate::seam::MemberChange).
+    /// It takes [changes of membership](crate::MemberChange).
     pub members: bool,
     /// It goes on when any minority of its replicas is lost, and takes them back.
     pub fails_over: bool,
@@ -110,7 +110,7 @@ pub struct Abilities {
     pub snapshots: bool,
     /// Its workers may stand still anywhere between two steps while others go on: a simulator may interrupt them.
     pub interruptible: bool,
-    /// It runs a request once that a client repeats under its [session](crate::seam::Session)'s number.
+    /// It runs a request once that a client repeats under its [session](crate::Session)'s number.
     pub sessions: bool,
     /// It can go on from what its replicas wrote to their disks: durability `sync`.
     pub durable: bool,
@@ -120,12 +120,12 @@ pub struct Abilities {
     pub knows_old_disks: bool,
     /// Its one order of transactions agrees with real time, whatever clocks say: strict serializability. Else it is serializability.
     pub real_time: bool,
-    /// It keeps a bound on the [age](crate::seam::Freshness) of what a transaction reads.
+    /// It keeps a bound on the [age](crate::Freshness) of what a transaction reads.
     pub freshness: bool,
     /// Every replica that has its say takes transactions by its own account: none leads, and a client may keep to any.
     pub leaderless: bool,
     /// A worker's requests take effect in the order in which they were submitted, but for those that it [puts
-    /// off](crate::seam::Taken::PutOff), which are few. Else it puts all of them off.
+    /// off](crate::Taken::PutOff), which are few. Else it puts all of them off.
     pub in_order: bool,
     /// Clients may coordinate their transactions themselves: [`Worker::deliver_client`](crate::Worker::deliver_client).
     pub client_coordinators: bool,
@@ -161,7 +161,7 @@ impl Abilities {
 }
 
 /// Who has not joined, does not answer or copies the state, in words; else everybody's status, and whose the serving one is.
-pub(crate) fn whole(
+pub fn whole(
     statuses: &[Option<Status>],
     serving: Option<NodeId>,
 ) -> Result<(Vec<&Status>, &Status), String> {

@@ -46,7 +46,7 @@ pub struct Frame {
 
 /// A turn hands replies out until they have so many bytes, and asks for another turn: what one turn holds is bounded by
 /// this and one reply.
-pub(crate) const RELEASE_BYTES: usize = 1 << 20;
+pub const RELEASE_BYTES: usize = 1 << 20;
 
 /// A reply that may leave the house.
 #[derive(Clone, Copy, Debug)]

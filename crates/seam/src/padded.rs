@@ -5,7 +5,7 @@ use std::ops::Deref;
 /// In a pair of cache lines of its own: CPUs fetch them in pairs.
 #[derive(Default)]
 #[repr(align(128))]
-pub(crate) struct Padded<T>(pub T);
+pub struct Padded<T>(pub T);
 
 impl<T> Deref for Padded<T> {
     type Target = T;

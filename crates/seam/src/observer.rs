@@ -64,6 +64,6 @@ impl Rules for NoRules {
 }
 
 /// What is to be said of a fact that the rules of its engine do not know.
-pub(crate) fn unknown(who: Teller) -> String {
+pub fn unknown(who: Teller) -> String {
     format!("{} tells what no rule of its engine is about", who.node)
 }

@@ -1,31 +1,20 @@
-//! The types of the seam between an engine and its host.
-
-mod checkpoint;
-mod counters;
-mod handover;
-pub mod hot;
-mod members;
-mod outbox;
-mod request;
-mod status;
+//! A replica: its workers and its controller.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_core::evidence::Starts;
-use highwater_core::{Incarnation, Level, Levels, NodeId, Signature, Timestamp};
+use highwater_core::{Incarnation, Level, Levels, Nanos, NodeId, Signature, Timestamp};
 use highwater_store::Store;
 
+use super::checkpoint::{CheckpointNews, CheckpointOrder, Resume};
+use super::counters::Counters;
+use super::handover::Handover;
+use super::members::{MemberAnswer, MemberChange, Roster};
+use super::outbox::{Endpoint, Frame, LogPosition, Outbox};
+use super::request::{ClientId, Refusal, Request, Taken};
+use super::status::Status;
 use crate::memory::MemoryStatus;
-pub use checkpoint::{CheckpointNews, CheckpointOrder, Resume, releasable};
-pub use counters::Counters;
-pub use handover::Handover;
-pub use highwater_core::Nanos;
-pub use members::{MemberAnswer, MemberChange, Roster};
-pub(crate) use outbox::RELEASE_BYTES;
-pub use outbox::{Endpoint, Frame, LogPosition, Outbox, Released};
-pub use request::{ClientId, Freshness, Owner, Refusal, Request, Session, Taken, Token};
-pub use status::{Figure, Member, Service, Status};
 
 /// When to give the next turn, if nothing arrives before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +29,7 @@ pub enum Next {
 
 impl Next {
     /// The earlier of two.
+    #[inline]
     pub fn sooner(self, other: Next) -> Next {
         match (self, other) {
             (Next::Now, _) | (_, Next::Now) => Next::Now,
@@ -62,11 +52,11 @@ pub trait Worker: Send {
     }
 
     /// Runs a transaction to its speculative commit, or puts it off, and says which. The reply comes out of a later turn, once released.
-    /// Begins with [`Abilities::admit`](crate::Abilities::admit), as [`submit_snapshot`](Worker::submit_snapshot) does.
+    /// Begins with [`Abilities::admit`](highwater_engines::Abilities::admit), as [`submit_snapshot`](Worker::submit_snapshot) does.
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal>;
 
     /// Whether [`Outbox::written`] is to name the rows that take effect here from now on, whichever replica was asked to write them. Nothing to do for an
-    /// engine that does not [let every replica write](crate::Abilities::leaderless).
+    /// engine that does not [let every replica write](highwater_engines::Abilities::leaderless).
     fn tell_writes(&mut self, tells: bool) {
         let _ = tells;
     }
@@ -109,7 +99,7 @@ pub trait Worker: Send {
     /// A client that coordinates its transactions itself is connected.
     ///
     /// # Errors
-    /// [`Refusal::Unsupported`], if the engine has no [such clients](crate::Abilities::client_coordinators).
+    /// [`Refusal::Unsupported`], if the engine has no [such clients](highwater_engines::Abilities::client_coordinators).
     fn client_up(&mut self, now: Nanos, client: ClientId) -> Result<(), Refusal> {
         let _ = (now, client);
         Err(Refusal::Unsupported)
