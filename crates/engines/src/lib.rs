@@ -1,31 +1,17 @@
 //! Every engine, and what they are made of. What an engine looks like from outside is the [`seam`].
 
 #[cfg(not(loom))]
-mod attempt;
-#[cfg(not(loom))]
 pub mod backup;
 #[cfg(not(loom))]
 pub mod baseline;
 #[cfg(not(loom))]
-mod call;
-#[cfg(not(loom))]
-mod checkpointing;
-#[cfg(not(loom))]
 pub mod comparisons;
-#[cfg(not(loom))]
-pub mod copy;
 #[cfg(not(loom))]
 pub mod meerkat;
 #[cfg(not(loom))]
 pub mod registry;
 #[cfg(not(loom))]
-mod retries;
-#[cfg(not(loom))]
 pub mod rolis;
-#[cfg(not(loom))]
-pub mod sessions;
-#[cfg(not(loom))]
-mod witness;
 
 /// What the threads of a replica share and loom can explore: whatever needs no store (see `core::sync`).
 #[cfg(loom)]
@@ -43,6 +29,8 @@ pub mod rolis {
 #[cfg(not(loom))]
 pub use registry::{EngineKind, build};
 
+#[cfg(not(loom))]
+pub use highwater_kit::{copy, sessions};
 pub use highwater_seam as seam;
 pub use highwater_seam::mailbox;
 #[cfg(feature = "planted")]

@@ -160,7 +160,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::retries::ATTEMPTS_IN_A_ROW;
+    use highwater_kit::retries::ATTEMPTS_IN_A_ROW;
     use highwater_seam::{ControlOutbox, Freshness, Outbox, Owner, Refusal, Request, Session, Taken, Token};
 
     struct Nothing;

@@ -43,6 +43,9 @@ impl Engine for Backup {
     const CODE: u8 = 3;
     const ABOUT: &'static str = "plain primary-backup without takeover: the smallest example";
     const ABILITIES: Abilities = ABILITIES;
+    #[cfg(feature = "planted")]
+    const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
+        &[highwater_kit::planted::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
         let store = Store::new(library.schema());

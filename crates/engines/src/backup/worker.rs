@@ -10,9 +10,9 @@ use highwater_core::{Incarnation, Levels, NodeId, Outcome, Registry, Timestamp};
 use highwater_store::{Applier, Occ, Store};
 
 use super::shared::{ABILITIES, PRIMARY, Shared};
-use crate::attempt::{InStore, attempt};
-use crate::call::Call;
-use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
+use highwater_kit::attempt::{InStore, attempt};
+use highwater_kit::call::Call;
+use highwater_kit::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
 use highwater_seam::memory::Grant;
 use highwater_seam::{
     Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Token, Worker,

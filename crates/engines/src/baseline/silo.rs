@@ -9,9 +9,9 @@ use bytes::Bytes;
 use highwater_core::{Clock, Epoch, Incarnation, Levels, Library, NodeId, Outcome, Registry};
 use highwater_store::{Occ, Store};
 
-use crate::attempt::{InStore, attempt};
-use crate::call::Call;
-use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
+use highwater_kit::attempt::{InStore, attempt};
+use highwater_kit::call::Call;
+use highwater_kit::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
 use highwater_seam::engine::{Abilities, Engine, whole};
 use highwater_seam::memory::{Account, Grant, MemoryStatus};
 use highwater_seam::options::Options;
@@ -227,6 +227,9 @@ impl Engine for Silo {
     const ABOUT: &'static str = "the same store without replication: the denominator of every ratio";
     const ABILITIES: Abilities =
         Abilities { interruptible: true, sessions: true, real_time: true, in_order: true, ..Abilities::NONE };
+    #[cfg(feature = "planted")]
+    const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
+        &[highwater_kit::planted::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
         let store = Store::new(library.schema());

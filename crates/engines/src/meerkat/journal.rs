@@ -51,7 +51,7 @@ use super::control::{Round, put_round, take_round};
 use super::message::Message;
 use super::record::Told;
 use super::shared::Report;
-use crate::witness::Met;
+use highwater_kit::witness::Met;
 use highwater_seam::{ClientId, LogPosition, Nanos};
 
 /// What a controller must not forget.

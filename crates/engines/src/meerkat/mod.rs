@@ -86,10 +86,10 @@ use highwater_core::codec::Reader;
 use highwater_core::{Clock, Library, NodeId, Registry, Schema};
 use highwater_store::Store;
 
-use crate::copy;
 use control::Control;
 use controller::MeerkatController;
 use facts::MeerkatRules;
+use highwater_kit::copy;
 use highwater_seam::engine::{Abilities, Engine, whole};
 use highwater_seam::observer::Rules;
 use highwater_seam::options::Options;
@@ -234,7 +234,7 @@ macro_rules! meerkat {
             const SITES: &'static [highwater_core::hooks::Site] = copy::hooks::SITES;
             #[cfg(feature = "planted")]
             const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
-                &[$($bugs,)* highwater_seam::planted::ALL, highwater_store::planted::ALL];
+                &[$($bugs,)* highwater_kit::planted::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];
 
             fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
                 build(options, library, clock, Self::ABILITIES)

@@ -13,7 +13,7 @@ use super::marks::Marks;
 use super::quorum::Quorums;
 use super::record::Told;
 use super::stamps::Layout;
-use crate::copy::CopyName;
+use highwater_kit::copy::CopyName;
 use highwater_seam::mailbox::Mailbox;
 use highwater_seam::options::Options;
 use highwater_seam::padded::Padded;

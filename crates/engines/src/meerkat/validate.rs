@@ -122,8 +122,8 @@ mod tests {
     use highwater_store::{Applier, Store};
 
     use super::*;
-    use crate::attempt::Attempts;
     use crate::meerkat::tx::MeerkatTx;
+    use highwater_kit::attempt::Attempts;
 
     const TABLE: TableId = TableId(0);
 

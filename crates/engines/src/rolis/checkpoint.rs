@@ -1,13 +1,13 @@
 //! What of the engine is in a checkpoint, and what its workers say of one that is under way ([`checkpointing`]).
 //!
-//! It is a copy of the state to this replica's own disk, and stands on the same argument ([`crate::copy`]): everything at or below
+//! It is a copy of the state to this replica's own disk, and stands on the same argument ([`highwater_kit::copy`]): everything at or below
 //! the floor was in the store when the scan began, and the log goes on from there. What is written here is where it goes on.
 
 use highwater_consensus::{Members, RecoveryPoint};
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{EntryIndex, Epoch, Timestamp};
 
-use crate::checkpointing;
+use highwater_kit::checkpointing;
 use highwater_seam::LogPosition;
 
 /// What a checkpoint needs of a stream.

@@ -6,7 +6,7 @@ use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{EntryIndex, Epoch, Level, Timestamp};
 
 use super::handover::HandOverMessage;
-use crate::witness::DiskWord;
+use highwater_kit::witness::DiskWord;
 use highwater_seam::memory::Told;
 
 /// A message between controllers. The sender's identity comes with the connection.

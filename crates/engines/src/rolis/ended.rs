@@ -13,7 +13,7 @@ use super::controller::RolisController;
 use super::shared::Shared;
 use super::wire::Head;
 use super::worker::RolisWorker;
-use crate::copy::CopyMessage;
+use highwater_kit::copy::CopyMessage;
 use highwater_seam::options::Options;
 use highwater_seam::{ControlOutbox, Controller, Counters, Endpoint, Frame, Outbox, Worker};
 

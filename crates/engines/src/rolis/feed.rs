@@ -9,7 +9,7 @@ use highwater_core::{Abort, Epoch, Timestamp};
 use highwater_store::{Occ, Store};
 
 use super::funnel::{Entrance, SharedEntry};
-use crate::attempt::{Ends, InStore};
+use highwater_kit::attempt::{Ends, InStore};
 use highwater_seam::Outbox;
 
 /// Where a worker's transactions go.

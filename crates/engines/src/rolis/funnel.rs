@@ -16,9 +16,9 @@ use super::lock_waits::LockWaits;
 use super::messages::Report;
 use super::pending::Pending;
 use super::shared::Shared;
-use crate::attempt::{Ends, attempt};
-use crate::call::Call;
-use crate::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
+use highwater_kit::attempt::{Ends, attempt};
+use highwater_kit::call::Call;
+use highwater_kit::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
 use highwater_seam::memory::Grant;
 use highwater_seam::{
     Counters, Endpoint, Figure, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Token, Worker,

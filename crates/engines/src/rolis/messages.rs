@@ -7,7 +7,7 @@ use highwater_core::{Ballot, EntryIndex, Epoch, Generation, Level, NodeId, Strea
 use highwater_store::Store;
 
 use super::checkpoint::{Located, Settling};
-use crate::copy::CopyName;
+use highwater_kit::copy::CopyName;
 use highwater_seam::LogPosition;
 
 /// The first entry of a new epoch.

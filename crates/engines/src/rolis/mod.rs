@@ -16,7 +16,7 @@
 //! | `apply` | look at decided entries, install what is safe |
 //! | `snapshots`, `horizon`, `reads` | followers serve reads |
 //! | `bounded`, `probes` | and wait until they can prove that they are fresh enough |
-//! | `locate` | a replica as a donor of state; [`crate::copy`] has the rest |
+//! | `locate` | a replica as a donor of state; [`highwater_kit::copy`] has the rest |
 //! | `controller` | joins its parts: what one's news means for the others |
 //! | `birth`, `takeover`, `admission`, `handover`, `health`, `ledger` | first meeting; from a won election to an open epoch; change of membership; a lead handed over; whether the workers do their duty; what the nodes' stores use |
 //! | `gate`, `recall` | what waits for the disk; catching up with what did not, after a crash |
@@ -148,6 +148,7 @@ impl Engine for Rolis {
     #[cfg(feature = "planted")]
     const BUGS: &'static [&'static [&'static Bug]] = &[
         planted::ALL,
+        highwater_kit::planted::ALL,
         highwater_seam::planted::ALL,
         highwater_consensus::planted::ALL,
         highwater_store::planted::ALL,

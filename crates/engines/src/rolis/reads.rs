@@ -13,7 +13,7 @@ use super::context::{Context, Turn, recheck};
 use super::execute::ROWS_A_TURN;
 use super::horizon::Life;
 use super::snapshots::Offer;
-use crate::call::explain;
+use highwater_kit::call::explain;
 use highwater_seam::{Counters, Nanos, Next, Outbox, RELEASE_BYTES, Refusal, Request, Token};
 
 /// The reads of one worker.

@@ -11,7 +11,7 @@ use highwater_store::Store;
 use super::control::ControlMessage;
 use super::controller::RolisController;
 use super::shared::Shared;
-use crate::witness::{DiskWord, RECORD};
+use highwater_kit::witness::{DiskWord, RECORD};
 use highwater_seam::options::Options;
 use highwater_seam::{ControlOutbox, Controller};
 

@@ -47,8 +47,12 @@ impl Engine for Kuafu {
         "a comparison: KuaFu++, a primary with a shared counter and a shared log; no takeover";
     const ABILITIES: Abilities = Abilities { real_time: true, ..super::ABILITIES };
     #[cfg(feature = "planted")]
-    const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
-        &[super::planted::kuafu::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];
+    const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] = &[
+        super::planted::kuafu::ALL,
+        highwater_kit::planted::ALL,
+        highwater_seam::planted::ALL,
+        highwater_store::planted::ALL,
+    ];
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
         let order = Arc::new(Order::new(options.nodes));

@@ -35,8 +35,12 @@ impl Engine for MeerkatPb {
     const ABOUT: &'static str = "a comparison: meerkat with a primary that validates alone; no takeover";
     const ABILITIES: Abilities = super::ABILITIES;
     #[cfg(feature = "planted")]
-    const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
-        &[super::planted::meerkat_pb::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];
+    const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] = &[
+        super::planted::meerkat_pb::ALL,
+        highwater_kit::planted::ALL,
+        highwater_seam::planted::ALL,
+        highwater_store::planted::ALL,
+    ];
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
         super::build((options, clock), library, Some(PRIMARY), PbWorker::new)

@@ -54,8 +54,12 @@ impl Engine for Tapir {
         "a comparison: leaderless, one transaction record for all cores of a replica; no recovery";
     const ABILITIES: Abilities = super::ABILITIES;
     #[cfg(feature = "planted")]
-    const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
-        &[super::planted::tapir::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];
+    const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] = &[
+        super::planted::tapir::ALL,
+        highwater_kit::planted::ALL,
+        highwater_seam::planted::ALL,
+        highwater_store::planted::ALL,
+    ];
 
     fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
         let record = Arc::new(SharedRecord::default());

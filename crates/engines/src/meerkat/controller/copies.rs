@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use highwater_core::{Epoch, NodeId};
 
 use super::MeerkatController;
-use crate::copy::CopyName;
 use crate::meerkat::control::{Control, Standing};
 use crate::meerkat::shared::Command;
-use crate::witness::Met;
+use highwater_kit::copy::CopyName;
+use highwater_kit::witness::Met;
 use highwater_seam::Nanos;
 
 /// How long a donor may take to answer, in timeouts.

@@ -25,11 +25,11 @@ use highwater_store::Store;
 
 use super::forgot::{Came, came};
 use super::{MeerkatController, marks_of};
-use crate::checkpointing::{Checkpointing, Undo, Whole};
 use crate::meerkat::change::Change;
 use crate::meerkat::control::{Control, Memory, Standing};
 use crate::meerkat::journal::{End, Kept, Remembered};
 use crate::meerkat::shared::{Begin, Command};
+use highwater_kit::checkpointing::{Checkpointing, Undo, Whole};
 use highwater_seam::{CheckpointNews, CheckpointOrder, DiskState, LogPosition, Nanos, Resume};
 
 /// Format of the engine's words in a checkpoint: `version u8 | workers u16 | newest u64`. The first one told no newest.

@@ -1,6 +1,6 @@
 //! Whether this replica's disk is the newest that there was, by the word of others; and what this one knows of theirs.
 //!
-//! See [`witness`](crate::witness). A replica that comes back with its disk tells its starts; whoever votes says whether that disk can be what became of
+//! See [`witness`](highwater_kit::witness). A replica that comes back with its disk tells its starts; whoever votes says whether that disk can be what became of
 //! the one that it met. A copy that is older lacks votes, promises and outcomes on which others count: its node begins another life, as a
 //! learner that copies the state.
 //!
@@ -18,7 +18,7 @@ use super::MeerkatController;
 use super::disk::After;
 use crate::meerkat::control::{Control, Standing};
 use crate::meerkat::journal::Kept;
-use crate::witness::{DiskWord, Heard, Met, Witness};
+use highwater_kit::witness::{DiskWord, Heard, Met, Witness};
 use highwater_seam::Nanos;
 
 /// A node tells how its disk is once in so many timeouts.

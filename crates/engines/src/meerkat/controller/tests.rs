@@ -5,7 +5,7 @@ use highwater_core::evidence::{Start, Starts};
 
 use super::*;
 use crate::meerkat::journal::{End, Kept};
-use crate::witness::DiskWord;
+use highwater_kit::witness::DiskWord;
 use highwater_seam::options::Options;
 
 const MS: Nanos = 1_000_000;

@@ -9,12 +9,12 @@ use highwater_core::{Epoch, NodeId, Outcome, Timestamp};
 use highwater_store::Applier;
 
 use super::MeerkatWorker;
-use crate::copy::{CopyMessage, Installer, Source};
 use crate::meerkat::change::Ended;
 use crate::meerkat::journal::Record;
 use crate::meerkat::message::TAG;
 use crate::meerkat::shared::{Begin, Command, Report, Seat};
 use crate::meerkat::tx::MeerkatTx;
+use highwater_kit::copy::{CopyMessage, Installer, Source};
 use highwater_seam::{Endpoint, Frame, Nanos, Next, Outbox};
 
 /// A store that holds nothing but what is decided: whatever is read of it may be copied.

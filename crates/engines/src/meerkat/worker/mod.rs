@@ -45,9 +45,9 @@ use super::shared::{Cell, Report, Seat, Shared};
 use super::stamps::{Coordinator, Stamps};
 use super::strict::Lead;
 use super::tx::MeerkatTx;
-use crate::copy::{CopyMessage, Installer, Sender};
 use coordinate::MOST_TIMEOUTS;
 use delegates::Delegates;
+use highwater_kit::copy::{CopyMessage, Installer, Sender};
 use highwater_seam::{
     ClientId, Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Taken, Worker,
 };

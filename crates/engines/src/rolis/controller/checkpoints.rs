@@ -12,7 +12,7 @@ use super::super::checkpoint::{Contents, Located, Resumed, Settling, streams_of}
 use super::super::hooks;
 use super::super::messages::Command;
 use super::RolisController;
-use crate::checkpointing::{RETRY_AFTER, Undo};
+use highwater_kit::checkpointing::{RETRY_AFTER, Undo};
 use highwater_seam::{CheckpointNews, CheckpointOrder, LogPosition, Nanos, Resume};
 
 impl RolisController {
@@ -247,10 +247,10 @@ mod tests {
     use highwater_store::Store;
 
     use super::*;
-    use crate::copy::RETRY_AFTER as ASK_AFTER;
     use crate::rolis::control::Granted;
     use crate::rolis::messages::Report;
     use crate::rolis::shared::Shared;
+    use highwater_kit::copy::RETRY_AFTER as ASK_AFTER;
     use highwater_seam::Controller;
     use highwater_seam::memory::Account;
     use highwater_seam::options::Options;

@@ -1,4 +1,4 @@
-//! What the news about state copies means for the rest of the replica, as receiver and as donor. [`crate::copy`] has the reasons.
+//! What the news about state copies means for the rest of the replica, as receiver and as donor. [`highwater_kit::copy`] has the reasons.
 //!
 //! Who receives: a node that lost its memory (a learner: it asks the leader for a vote when complete), and a follower that
 //! fell behind what the leader keeps. The latter keeps its promises and its vote all along; only its store is replaced. A
@@ -13,7 +13,7 @@ use highwater_store::Store;
 use super::super::control::{ControlMessage, Granted};
 use super::super::messages::{Command, Restart};
 use super::RolisController;
-use crate::copy::{CopyName, RETRY_AFTER, Step, Terms};
+use highwater_kit::copy::{CopyName, RETRY_AFTER, Step, Terms};
 use highwater_seam::Nanos;
 
 /// Pause of a node that has too little memory for the data.

@@ -8,7 +8,7 @@
 //! *Hung.* A disk that answers nothing costs its node's vote, and nothing else before the memory for what waits is used up. Then a leader makes
 //! way. Nobody elects it again meanwhile: its own promise would have to be on that disk.
 //!
-//! *Stale.* [`Witness`](crate::witness::Witness) has the reasons.
+//! *Stale.* [`Witness`](highwater_kit::witness::Witness) has the reasons.
 //!
 //! *Behind.* With [`Durability::Async`](highwater_core::Durability::Async) a voter forgets with a crash, and its promises count only with
 //! those of all voters until it has caught up ([`recall`](super::super::recall)). An epoch that was won so may have lost what was decided
@@ -22,7 +22,7 @@ use highwater_core::{NodeId, StreamId};
 use super::super::control::ControlMessage;
 use super::super::hooks;
 use super::RolisController;
-use crate::witness::{DiskWord, Heard};
+use highwater_kit::witness::{DiskWord, Heard};
 use highwater_seam::Nanos;
 
 /// A leader whose disk is low makes way after so many timeouts: as a rule the others' disks fill up at the same time, and then nothing is

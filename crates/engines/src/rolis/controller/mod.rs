@@ -11,7 +11,7 @@
 //!   the new members. There is no other path.
 //! - **Hand-over.** The leader quiesces and has another node stand: [`HandOver`].
 //! - **Levels.** What all members can read, the leader allows everybody to write: [`Raising`].
-//! - **Copy.** [`crate::copy`].
+//! - **Copy.** [`highwater_kit::copy`].
 //!
 //! Each part keeps its own state and knows what comes next: [`Birth`], [`Leadership`], [`Admission`], [`Health`], [`Ledger`],
 //! [`HandOver`], [`Stores`], [`Raising`], [`Receiver`] and [`Donor`]. What one part's news means for the others stands here, in `membership`,
@@ -45,8 +45,8 @@ use super::remains::{Founded, Moment, Timekeeper};
 use super::shared::{Past, Shared};
 use super::stores::Stores;
 use super::takeover::{Fenced, Leadership};
-use crate::copy::{Donor, Receiver};
-use crate::witness::Witness;
+use highwater_kit::copy::{Donor, Receiver};
+use highwater_kit::witness::Witness;
 use highwater_seam::memory::MemoryStatus;
 use highwater_seam::options::Options;
 use highwater_seam::{

@@ -21,8 +21,8 @@ use highwater_core::{EntryIndex, Epoch, Timestamp};
 
 use super::checkpoint::{Contents, StreamStart};
 use super::raising;
-use crate::witness::Witness;
 pub use founded::Founded;
+use highwater_kit::witness::Witness;
 use highwater_seam::Resume;
 pub(super) use moment::Timekeeper;
 pub use moment::{Moment, timestamp_at};

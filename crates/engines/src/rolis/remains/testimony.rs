@@ -8,7 +8,7 @@ use std::fmt;
 use highwater_consensus::Voter;
 use highwater_core::evidence::{Known, Starts};
 
-use crate::witness::{RECORD, Witness};
+use highwater_kit::witness::{RECORD, Witness};
 
 /// Notes of a controller on others' disks.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +68,7 @@ mod tests {
     use highwater_core::{Incarnation, NodeId};
 
     use super::*;
-    use crate::witness::DiskWord;
+    use highwater_kit::witness::DiskWord;
 
     const OTHER: Voter = Voter { node: NodeId(1), incarnation: Incarnation(51) };
 

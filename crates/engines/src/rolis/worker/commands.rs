@@ -3,7 +3,6 @@
 use highwater_core::{Ballot, EntryIndex, Epoch, Generation, Timestamp};
 use highwater_store::{Applier, Occ};
 
-use crate::copy::{Installer, Sender};
 use crate::rolis::apply::Replay;
 use crate::rolis::context::Turn;
 use crate::rolis::hooks;
@@ -11,6 +10,7 @@ use crate::rolis::locate::{begins_too_late, locate};
 use crate::rolis::messages::{Command, Report, Restart};
 use crate::rolis::opening::Opening;
 use crate::rolis::seal::fresh_entry;
+use highwater_kit::copy::{Installer, Sender};
 use highwater_seam::Outbox;
 
 use super::{Mode, RolisWorker};

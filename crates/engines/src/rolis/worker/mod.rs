@@ -2,7 +2,7 @@
 //!
 //! This folder joins the parts and no more: it knows what the worker does with its stream at the moment ([`Mode`]), carries out
 //! the controller's commands (`commands`), and hands each part what else it may touch (`turns`). [`lead`](super::lead) executes, seals and releases;
-//! [`apply`](super::apply) follows the decided log; [`reads`](super::reads) reads snapshots of it; [`copy`](crate::copy) sends
+//! [`apply`](super::apply) follows the decided log; [`reads`](super::reads) reads snapshots of it; [`copy`](highwater_kit::copy) sends
 //! and receives state.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,6 @@ use highwater_core::{
 };
 use highwater_store::{Applier, Occ, SnapshotTx, Store};
 
-use crate::copy::{CopyMessage, Installer, Sender};
 use crate::rolis::abilities::ABILITIES;
 use crate::rolis::apply::Replay;
 use crate::rolis::bounded::Bounded;
@@ -41,6 +40,7 @@ use crate::rolis::shared::{Past, Shared};
 use crate::rolis::spares::Spares;
 use crate::rolis::speculation::Speculation;
 use crate::rolis::wire::{Head, carried_entry};
+use highwater_kit::copy::{CopyMessage, Installer, Sender};
 use highwater_seam::options::Options;
 use highwater_seam::{
     Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Taken, Worker,

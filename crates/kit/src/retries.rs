@@ -16,7 +16,7 @@ use crate::call::Call;
 use highwater_seam::{Request, Session, Taken, Token};
 
 /// Attempts in a row before a request waits for the next turn.
-pub(crate) const ATTEMPTS_IN_A_ROW: u32 = 4;
+pub const ATTEMPTS_IN_A_ROW: u32 = 4;
 /// Requests that may wait for another attempt before new ones are refused.
 const MOST_WAITING: usize = 256;
 /// Requests that come again in one turn.
@@ -24,7 +24,7 @@ const MOST_IN_A_TURN: usize = 64;
 
 /// One of them.
 #[derive(Debug)]
-pub(crate) struct Retry {
+pub struct Retry {
     pub token: Token,
     procedure: ProcedureId,
     args: Vec<u8>,
@@ -40,7 +40,7 @@ impl Retry {
 
 /// What became of one that came again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Again {
+pub enum Again {
     /// It is done.
     Done,
     /// It met conflicts in all of its attempts.
@@ -51,7 +51,7 @@ pub(crate) enum Again {
 
 /// Those of one worker, the one that waited longest first.
 #[derive(Debug, Default)]
-pub(crate) struct Retries {
+pub struct Retries {
     waiting: VecDeque<Retry>,
     bytes: usize,
 }

@@ -25,10 +25,10 @@ use highwater_core::{Generation, Timestamp, planted};
 use highwater_seam::Nanos;
 
 /// Pause after a checkpoint that came to nothing.
-pub(crate) const RETRY_AFTER: Nanos = 200_000_000;
+pub const RETRY_AFTER: Nanos = 200_000_000;
 
 /// A checkpoint under way, if there is one, and whether there is one of the store in use. `B`: what is known when it begins; `F`: what a worker finds; `S`: what it says when it has settled.
-pub(crate) struct Checkpointing<B, F, S> {
+pub struct Checkpointing<B, F, S> {
     /// Counts those that were begun.
     number: u64,
     stage: Option<Stage<B, F, S>>,
@@ -50,7 +50,7 @@ enum Stage<B, F, S> {
 }
 
 /// What all workers found and said, in their order.
-pub(crate) struct Whole<B, F, S> {
+pub struct Whole<B, F, S> {
     /// As it began.
     pub begun: B,
     /// At or above everything that was scanned.
@@ -61,7 +61,7 @@ pub(crate) struct Whole<B, F, S> {
 
 /// What has to be undone of one that was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Undo {
+pub struct Undo {
     /// The host has to hear of it.
     pub told: bool,
     /// Tombstones were kept for it.
@@ -82,7 +82,6 @@ impl<B, F, S> Checkpointing<B, F, S> {
     }
 
     /// The number of the last one.
-    #[cfg(test)]
     pub fn number(&self) -> u64 {
         self.number
     }

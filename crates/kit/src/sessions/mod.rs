@@ -46,12 +46,9 @@
 
 mod calls;
 mod keeper;
-pub(crate) mod once;
+pub mod once;
 mod procedures;
 mod record;
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests;
 
 use std::fmt;
 

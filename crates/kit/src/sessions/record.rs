@@ -184,3 +184,20 @@ fn numbers<const N: usize, T: Transaction>(tx: &mut T, table: TableId, key: u64)
     let mut reader = Reader::new(bytes);
     Ok(std::array::from_fn(|_| reader.u64().expect("sessions' records are written here alone")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_from_before_owners_is_anybodys() {
+        let old: Vec<u8> =
+            [3u64, 5, 9].iter().flat_map(|number| number.to_le_bytes()).chain([1, b'r']).collect();
+        let record = Record::decode(&old).unwrap();
+        let (clock, owner, sequence) = (record.clock, record.owner, record.sequence);
+        assert_eq!((clock, owner, sequence, record.kept), (3, Owner::NOBODY, 5, Kept::Committed));
+        assert_eq!((record.fingerprint, record.reply), (9, &b"r"[..]));
+        assert!(record.is_of(Owner(7)) && record.is_of(Owner::NOBODY));
+        assert_eq!([record.idle(3), record.idle(12), record.idle(2)], [0, 9, 0]);
+    }
+}

@@ -10,7 +10,7 @@ use highwater_seam::{Request, Session};
 
 /// What to run.
 #[derive(Clone, Copy)]
-pub(crate) struct Call<'a> {
+pub struct Call<'a> {
     pub procedure: ProcedureId,
     pub args: &'a [u8],
     pub session: Option<Session>,
@@ -26,7 +26,7 @@ impl<'a> Call<'a> {
 /// Says in the reply which limits there are for transactions that write `most` bytes at most, and whether the one that did this work was
 /// ended for taking too long.
 #[cold]
-pub(crate) fn explain(reply: &mut Vec<u8>, most: usize, work: &Work) {
+pub fn explain(reply: &mut Vec<u8>, most: usize, work: &Work) {
     // Not `clear`: it may be the longest that there ever was.
     *reply = Vec::new();
     if work.was_ended() {
@@ -45,7 +45,7 @@ pub(crate) fn explain(reply: &mut Vec<u8>, most: usize, work: &Work) {
 
 /// Says in the reply what an operator can do about a write to a table that not all nodes know.
 #[cold]
-pub(crate) fn explain_too_new(reply: &mut Vec<u8>) {
+pub fn explain_too_new(reply: &mut Vec<u8>) {
     reply.clear();
     reply.extend_from_slice(
         b"it writes to a table that not every node of this cluster knows: upgrade the nodes that hold the level back, \

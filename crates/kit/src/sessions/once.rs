@@ -24,7 +24,7 @@ enum Found {
 /// As [`attempt`](crate::attempt::attempt), of a request under a session: runs the procedure unless that number has an end
 /// already, and records what it came to in the same transaction.
 #[inline(never)]
-pub(crate) fn attempt<T: Attempts>(
+pub fn attempt<T: Attempts>(
     registry: &Registry<T>,
     tx: &mut T,
     (session, call): (Session, Call<'_>),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_consensus::Voter;
+use highwater_core::Voter;
 use highwater_core::limits::{CHUNK_BYTES, COPY_WINDOW_BYTES, MAX_CHUNK_BYTES};
 use highwater_core::{NodeId, Timestamp, hooks};
 use highwater_store::{Export, Store};

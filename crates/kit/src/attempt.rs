@@ -8,7 +8,7 @@ use crate::call::{Call, explain, explain_too_new};
 use crate::sessions::once;
 
 /// Transactions of which a worker runs one after another.
-pub(crate) trait Attempts: Transaction {
+pub trait Attempts: Transaction {
     /// Opens one.
     fn begin(&mut self);
 
@@ -51,7 +51,7 @@ impl Attempts for Occ {
 }
 
 /// How a worker's transactions end. Of either, on a conflict nothing is left.
-pub(crate) trait Ends<T> {
+pub trait Ends<T> {
     /// Commits; one that is too large, or for which there is no room, stays open.
     fn commit(&mut self, tx: &mut T) -> Result<Timestamp, Abort>;
 
@@ -60,7 +60,7 @@ pub(crate) trait Ends<T> {
 }
 
 /// By the store alone: what commits is the worker's own.
-pub(crate) struct InStore;
+pub struct InStore;
 
 impl Ends<Occ> for InStore {
     #[inline(always)]
@@ -77,7 +77,7 @@ impl Ends<Occ> for InStore {
 ///
 /// Every decision but a conflict reveals what was read: it is validated, has a timestamp, and waits like a commit. Of a request under a session [`once`] is what runs it.
 #[inline(always)]
-pub(crate) fn attempt<T: Attempts>(
+pub fn attempt<T: Attempts>(
     registry: &Registry<T>,
     tx: &mut T,
     call: Call<'_>,
