@@ -6,6 +6,7 @@
 //! | [`sessions`] | requests that run once, however often they are asked for |
 //! | [`copy`] | a store copied from a running replica |
 //! | [`checkpointing`] | the steps of a checkpoint |
+//! | [`validation`] | transactions that replicas validate by timestamps: Meerkat, and what it is compared with |
 //! | [`witness`] | whether a disk is the newest that its node had |
 //!
 //! It knows no engine, and engines know each other only through it.
@@ -21,4 +22,5 @@ pub mod copy;
 pub mod planted;
 pub mod retries;
 pub mod sessions;
+pub mod validation;
 pub mod witness;

@@ -9,11 +9,11 @@ use highwater_core::{Epoch, Incarnation, NodeId, Outcome, Random, Timestamp};
 
 use super::node::{Cell, Node};
 use super::storage::{Shelf, Storage};
-use crate::meerkat::lanes::Retry;
-use crate::meerkat::message::{Head, Message, TAG};
-use crate::meerkat::own::{Asked, Own, Owns, Phase};
-use crate::meerkat::payload::Payload;
-use crate::meerkat::post::Post;
+use highwater_kit::validation::lanes::Retry;
+use highwater_kit::validation::message::{Head, Message, TAG};
+use highwater_kit::validation::own::{Asked, Own, Owns, Phase};
+use highwater_kit::validation::payload::Payload;
+use highwater_kit::validation::post::Post;
 use highwater_seam::{Counters, Frame, Nanos, Next, Outbox, Refusal};
 
 /// Who has nothing to do says how far it is every so many election timeouts: others can forget, then.

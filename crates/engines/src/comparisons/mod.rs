@@ -6,12 +6,12 @@
 //! | [`kuafu`] | yes: a shared counter and a shared log | yes: a primary |
 //! | [`tapir`] | yes: a shared record | no |
 //! | [`meerkat_pb`] | no | yes: a primary |
-//! | [`meerkat`](crate::meerkat) | no | no |
+//! | `meerkat` | no | no |
 //!
 //! # What is the same, so that the rest can be measured
 //!
 //! Execution, timestamps of coordinators, marks, validation, payloads and their encoding, the write phase, how messages are gathered
-//! into frames, how a refused attempt is put off: all of that is code of [`meerkat`](crate::meerkat), called from here or, where it is a
+//! into frames, how a refused attempt is put off: all of that is [`validation`](highwater_kit::validation), called from here or, where it is a
 //! few lines of its worker, written the same way (`common`). A transaction is open, and its marks stand, from validation until it is
 //! decided, in all four. Every transaction that is validated goes through the protocol, also one that only read: a later primary would
 //! have to know what was read.
@@ -83,4 +83,9 @@ fn build<L: Library, W: Worker + 'static>(
     let workers = workers.collect();
     let controller = Box::new(FixedController::new(node, shelf.store));
     Replica { controller, workers, counters, procedures, versions, signatures }
+}
+
+/// What a message says, for people.
+fn words(to_controller: bool, head: &[u8]) -> String {
+    if to_controller { "a piece of a message".into() } else { highwater_kit::validation::words(head) }
 }

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use highwater_core::{NodeId, Timestamp};
 
 use super::common::Common;
-use crate::meerkat::message::{About, Message};
-use crate::meerkat::payload::Payload;
+use highwater_kit::validation::message::{About, Message};
+use highwater_kit::validation::payload::Payload;
 use highwater_seam::Outbox;
 
 /// Sent, and not yet acknowledged by all. Numbers grow; they need not be without gaps.

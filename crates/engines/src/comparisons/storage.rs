@@ -8,12 +8,12 @@ use highwater_core::{Library, Outcome, Registry, Schema, Timestamp, planted};
 use highwater_store::{Applier, Store};
 
 use super::node::Node;
-use crate::meerkat::marks::{InTheWay, Linger, Marks};
-use crate::meerkat::marks_of;
-use crate::meerkat::own::Asked;
-use crate::meerkat::payload::Payload;
-use crate::meerkat::tx::{MeerkatTx, execute};
-use crate::meerkat::validate::{unmark, validate};
+use highwater_kit::validation::marks::{InTheWay, Linger, Marks};
+use highwater_kit::validation::marks_of;
+use highwater_kit::validation::own::Asked;
+use highwater_kit::validation::payload::Payload;
+use highwater_kit::validation::tx::{MeerkatTx, execute};
+use highwater_kit::validation::validate::{unmark, validate};
 use highwater_seam::options::Options;
 use highwater_seam::{Nanos, Request};
 

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Epoch, Incarnation, NodeId, Timestamp};
 
-use super::payload::Payload;
-use super::record::Told;
+use highwater_kit::validation::payload::Payload;
+use highwater_kit::validation::record::Told;
 
 /// Who takes part in an epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Epoch, Incarnation, NodeId, Timestamp};
 
 use super::change::{Change, put_members, put_records, take_members, take_records};
-use super::record::Told;
+use highwater_kit::validation::record::Told;
 use highwater_kit::witness::{DiskWord, Met};
 
 /// An attempt to decide a change of epoch: numbers grow, nodes tell two of one number apart. (The paper names one recovery coordinator

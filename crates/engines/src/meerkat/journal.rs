@@ -48,9 +48,9 @@ use highwater_core::{Durability, Epoch, NodeId, Timestamp, planted};
 
 use super::change::{Change, Ended, put_ended, put_records, take_ended, take_records};
 use super::control::{Round, put_round, take_round};
-use super::message::Message;
-use super::record::Told;
 use super::shared::Report;
+use highwater_kit::validation::message::Message;
+use highwater_kit::validation::record::Told;
 use highwater_kit::witness::Met;
 use highwater_seam::{ClientId, LogPosition, Nanos};
 
@@ -393,8 +393,8 @@ mod tests {
 
     use super::*;
     use crate::meerkat::change::Members;
-    use crate::meerkat::message::About;
-    use crate::meerkat::payload::Payload;
+    use highwater_kit::validation::message::About;
+    use highwater_kit::validation::payload::Payload;
 
     fn change(epoch: u64) -> Arc<Change> {
         let members = Members { voters: vec![(NodeId(1), Incarnation(7))], ..Members::default() };

@@ -13,12 +13,12 @@
 //! Why rule 4 is safe. *If it committed on the fast path*, nothing in conflict with it did: that would have been found valid by a
 //! majority, one of which found this one valid, too. So the check must not refuse what was valid: it is exact
 //! ([`Payload::conflicts`]). A replica that found this one valid has found nothing valid that the check calls a conflict, and nothing of that was over there
-//! ([`validate`](mod@super::validate)): validation may refuse more, and never less. So it is not enough that a key is as absent as it was read to be, if it was written and deleted
+//! ([`validate`](mod@highwater_kit::validation::validate)): validation may refuse more, and never less. So it is not enough that a key is as absent as it was read to be, if it was written and deleted
 //! since: the insert alone may be named here. And a later read of what this one wrote is no conflict.
 //! *If it did not*, then by the check nothing that committed is in conflict with it: whatever committed is known. By rules 1 to 3 and by
 //! being a candidate of rule 4 itself; of two candidates in conflict no replica found both valid, and [`Quorums`] sees to it that
 //! they would need one. And records are kept while an older transaction is under way at their replica (see
-//! [`Records`](super::record::Records)), so what committed in conflict with a candidate after it was found valid there is still
+//! [`Records`](highwater_kit::validation::record::Records)), so what committed in conflict with a candidate after it was found valid there is still
 //! named; what was over there before would have kept it from being found valid.
 
 use std::collections::BTreeMap;
@@ -28,9 +28,9 @@ use highwater_core::Timestamp;
 use highwater_core::planted;
 
 use super::change::Ended;
-use super::payload::Payload;
-use super::quorum::Quorums;
-use super::record::Told;
+use highwater_kit::validation::payload::Payload;
+use highwater_kit::validation::quorum::Quorums;
+use highwater_kit::validation::record::Told;
 
 /// Why replies do not tell what became of a transaction. What a peer says is no reason to end a replica: more promises may tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ mod tests {
     use highwater_core::log::{Key, TxWriter};
 
     use super::*;
-    use crate::meerkat::payload::{Read, put_read};
+    use highwater_kit::validation::payload::{Read, put_read};
 
     /// Reads `a` as of `version` and writes `b`, say.
     fn payload(ts: u64, reads: Option<(&[u8], u64)>, writes: Option<&[u8]>) -> Payload {

@@ -30,23 +30,18 @@
 //!
 //! # Where it leaves the paper
 //!
-//! - A writer at or below the version that was read is not in the way; a timestamp exceeds every version read ([`stamps`], [`mod@validate`]).
+//! - A writer at or below the version that was read is not in the way; a timestamp exceeds every version read ([`stamps`](highwater_kit::validation::stamps), [`validate`](highwater_kit::validation::validate)).
 //!   The paper's algorithm 1 lets a transaction read a version later than its own timestamp.
-//! - `rts`, `readers` and `writers` stand in a table of a fixed size, by hash, and for scans by ranges ([`marks`]).
-//! - An abort without a second round takes as many refusals as make rule 4 of a change of epoch impossible ([`own`]).
-//! - That rule's check is exact, and records stay while it may need them ([`merge`], [`record`]).
+//! - `rts`, `readers` and `writers` stand in a table of a fixed size, by hash, and for scans by ranges ([`marks`](highwater_kit::validation::marks)).
+//! - An abort without a second round takes as many refusals as make rule 4 of a change of epoch impossible ([`own`](highwater_kit::validation::own)).
+//! - That rule's check is exact, and records stay while it may need them ([`merge`], [`record`](highwater_kit::validation::record)).
 //! - A change of epoch takes effect when a majority has accepted it.
 //! - Records are forgotten when every replica has heard the outcome (`outcomes`); the paper leaves that open.
 //!
 //! | file | what |
 //! |---|---|
-//! | `stamps`, `quorum`, `payload` | timestamps; how many; what a transaction read and writes |
+//! | [`validation`](highwater_kit::validation) | transactions by themselves: timestamps, execution, marks, payloads, records, messages |
 //! | `strict` | real time |
-//! | `tx` | execution |
-//! | `marks`, `validate` | readers and writers under way; whether a transaction can stand |
-//! | `record`, `own`, `outcomes` | what a worker knows of transactions: anybody's, its own, decided ones |
-//! | `lanes` | requests that are put off |
-//! | `message`, `post` | what workers say to each other, and how it leaves |
 //! | `delegate/` | clients that coordinate their transactions themselves |
 //! | `journal` | what a replica writes to its disk, and what waits for that |
 //! | `worker/` | joins them |
@@ -60,29 +55,18 @@ mod controller;
 pub mod delegate;
 pub mod facts;
 mod journal;
-pub(crate) mod lanes;
-pub mod marks;
 pub mod merge;
-pub mod message;
-pub(crate) mod outcomes;
-pub mod own;
-pub mod payload;
 #[cfg(feature = "planted")]
 pub mod planted;
-pub(crate) mod post;
-pub mod quorum;
-pub mod record;
 mod shared;
-pub mod stamps;
 pub mod strict;
-pub mod tx;
-pub mod validate;
 mod worker;
+
+pub use highwater_kit::validation::{marks, message, own, payload, quorum, record, tx, validate};
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_core::codec::Reader;
 use highwater_core::{Clock, Library, NodeId, Registry, Schema};
 use highwater_store::Store;
 
@@ -90,14 +74,13 @@ use control::Control;
 use controller::MeerkatController;
 use facts::MeerkatRules;
 use highwater_kit::copy;
+use highwater_kit::validation::tx::MeerkatTx;
+use highwater_kit::validation::{agreed, healthy, marks_of};
 use highwater_seam::engine::{Abilities, Engine, whole};
 use highwater_seam::observer::Rules;
 use highwater_seam::options::Options;
 use highwater_seam::{Counters, Replica, Service, Status, Worker};
-use marks::Marks;
-use message::{Head, Message, TAG};
 use shared::Shared;
-use tx::MeerkatTx;
 use worker::MeerkatWorker;
 /// For the model of schedules alone.
 #[doc(hidden)]
@@ -145,33 +128,6 @@ pub struct Meerkat;
 /// The same, in an order that agrees with real time: see [`strict`].
 pub struct MeerkatStrict;
 
-/// Fresh marks, in a share of the memory.
-pub(crate) fn marks_of(schema: &Schema, options: &Options) -> Arc<Marks> {
-    let bytes = if options.memory_bytes == u64::MAX { 4 << 20 } else { options.memory_bytes / 256 };
-    Arc::new(Marks::new(schema, bytes))
-}
-
-/// All that serve do so alike.
-pub(crate) fn agreed(statuses: &[Option<Status>]) -> Option<NodeId> {
-    let serving = Meerkat::serving(statuses)?;
-    let epoch = statuses.iter().flatten().find(|status| status.node == serving)?.epoch;
-    let agree = |status: &&Status| status.serves() && status.epoch == epoch;
-    (statuses.iter().flatten().filter(agree).count() > statuses.len() / 2).then_some(serving)
-}
-
-pub(crate) fn healthy(statuses: &[Option<Status>]) -> Result<NodeId, String> {
-    let (all, serving) = whole(statuses, Meerkat::serving(statuses))?;
-    for status in all {
-        if let Some(trouble) = &status.trouble {
-            return Err(format!("replica {} ({}): {trouble}", status.node.0, status.role));
-        }
-        if status.service != Service::Serving {
-            return Err(format!("replica {} is a {}, and does not serve", status.node.0, status.role));
-        }
-    }
-    Ok(serving.node)
-}
-
 fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
     let (all, _) = whole(statuses, Meerkat::serving(statuses))?;
     for status in &all {
@@ -187,22 +143,12 @@ fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
 }
 
 /// What a message says, for people.
-pub(crate) fn words(to_controller: bool, head: &[u8]) -> String {
+fn words(to_controller: bool, head: &[u8]) -> String {
     if to_controller {
         let known = Control::decode(&Bytes::copy_from_slice(head));
         return known.map_or_else(|_| "a piece of a message".into(), |message| message.name().into());
     }
-    let mut reader = Reader::new(head);
-    let Ok(TAG) = reader.u8() else { return "a part of a copy".into() };
-    let Ok((head, _)) = Head::decode(&mut reader) else { return "nonsense".into() };
-    let mut rest = Bytes::copy_from_slice(reader.rest());
-    let mut words = format!("{} heard {}", head.epoch, head.heard);
-    while !rest.is_empty()
-        && let Ok(Message { ts, about }) = Message::decode(&mut rest)
-    {
-        words += &format!(", {ts} {about:?}");
-    }
-    words
+    highwater_kit::validation::words(head)
 }
 
 fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>, abilities: Abilities) -> Replica {
@@ -234,7 +180,7 @@ macro_rules! meerkat {
             const SITES: &'static [highwater_core::hooks::Site] = copy::hooks::SITES;
             #[cfg(feature = "planted")]
             const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
-                &[$($bugs,)* highwater_kit::planted::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];
+                &[$($bugs,)* highwater_kit::validation::planted::ALL, highwater_kit::planted::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];
 
             fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
                 build(options, library, clock, Self::ABILITIES)

@@ -61,12 +61,6 @@ highwater_core::bugs! {
         shows: Mortal,
         within: 2000,
     }
-    ScanForgives = "scan-forgives" {
-        mistake: "a scan that saw no trace of a key is valid where the key was written and deleted since",
-        breaks: "a change of epoch that knows of the insert takes back what was acknowledged",
-        shows: Toggled,
-        within: 2000,
-    }
     PromiseAtOnce = "promise-at-once" {
         mistake: "a promise tells a vote that is on no disk, and who accepts later has not what is written",
         breaks: "what was acknowledged is on one disk of three",

@@ -9,11 +9,11 @@ use highwater_store::Store;
 
 use super::change::{Change, Members};
 use super::journal::{Kept, Remembered};
-use super::marks::Marks;
-use super::quorum::Quorums;
-use super::record::Told;
-use super::stamps::Layout;
 use highwater_kit::copy::CopyName;
+use highwater_kit::validation::marks::Marks;
+use highwater_kit::validation::quorum::Quorums;
+use highwater_kit::validation::record::Told;
+use highwater_kit::validation::stamps::Layout;
 use highwater_seam::mailbox::Mailbox;
 use highwater_seam::options::Options;
 use highwater_seam::padded::Padded;

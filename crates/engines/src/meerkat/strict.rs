@@ -26,7 +26,7 @@
 //! are refused. That is what it costs: latency, of about one way through the network, and refusals where that varies.
 //!
 //! It has to be a majority that said yes to whatever commits. Rule 4 of a change of epoch asks for less where a supermajority is less than
-//! all replicas, from four nodes on. So here the fast path takes all of them: [`Quorums::unanimous`](super::quorum::Quorums::unanimous).
+//! all replicas, from four nodes on. So here the fast path takes all of them: [`Quorums::unanimous`](highwater_kit::validation::quorum::Quorums::unanimous).
 //!
 //! A vote that is withheld is no vote: whoever promises a later view, or a change of epoch, takes it back.
 

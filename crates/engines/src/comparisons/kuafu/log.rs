@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use highwater_core::{NodeId, Timestamp, hooks};
 
 use crate::comparisons::node::{SHARED, lock};
-use crate::meerkat::payload::Payload;
+use highwater_kit::validation::payload::Payload;
 use highwater_seam::padded::Padded;
 
 /// Shared by the workers of a replica. Each part in cache lines of its own.

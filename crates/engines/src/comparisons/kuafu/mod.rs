@@ -70,6 +70,6 @@ impl Engine for Kuafu {
     }
 
     fn words(to_controller: bool, head: &[u8]) -> String {
-        crate::meerkat::words(to_controller, head)
+        super::words(to_controller, head)
     }
 }

@@ -11,8 +11,8 @@ use crate::comparisons::common::Common;
 use crate::comparisons::node::Node;
 use crate::comparisons::outgoing::Outgoing;
 use crate::comparisons::storage::Shelf;
-use crate::meerkat::message::{About, Message};
-use crate::meerkat::own::Asked;
+use highwater_kit::validation::message::{About, Message};
+use highwater_kit::validation::own::Asked;
 use highwater_seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
 
 pub(super) struct KuafuWorker {

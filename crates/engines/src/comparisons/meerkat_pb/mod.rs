@@ -55,6 +55,6 @@ impl Engine for MeerkatPb {
     }
 
     fn words(to_controller: bool, head: &[u8]) -> String {
-        crate::meerkat::words(to_controller, head)
+        super::words(to_controller, head)
     }
 }

@@ -9,9 +9,9 @@ use crate::comparisons::common::Common;
 use crate::comparisons::node::Node;
 use crate::comparisons::outgoing::Outgoing;
 use crate::comparisons::storage::Shelf;
-use crate::meerkat::message::{About, Message};
-use crate::meerkat::own::Asked;
-use crate::meerkat::stamps::{Coordinator, Layout, Stamps};
+use highwater_kit::validation::message::{About, Message};
+use highwater_kit::validation::own::Asked;
+use highwater_kit::validation::stamps::{Coordinator, Layout, Stamps};
 use highwater_seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
 
 pub(super) struct PbWorker {

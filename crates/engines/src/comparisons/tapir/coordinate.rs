@@ -3,9 +3,9 @@
 use highwater_core::{NodeId, Timestamp, planted};
 
 use super::worker::TapirWorker;
-use crate::meerkat::message::{About, Message};
-use crate::meerkat::own::{Asked, Decision, Own, Phase, Vote, bit};
-use crate::meerkat::quorum::Quorums;
+use highwater_kit::validation::message::{About, Message};
+use highwater_kit::validation::own::{Asked, Decision, Own, Phase, Vote, bit};
+use highwater_kit::validation::quorum::Quorums;
 use highwater_seam::Nanos;
 
 /// The shortest time in which a reply may be expected; the same as Meerkat's.

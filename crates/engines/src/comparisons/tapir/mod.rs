@@ -4,7 +4,7 @@
 //! Every replica takes requests; the worker that takes one coordinates it, proposes a timestamp, and asks all replicas whether the
 //! transaction can stand there. If a supermajority says yes it is committed, in one round trip; if only a majority does, or not all
 //! answer in time, a majority has to accept the decision first: two. Then all are told. That is Meerkat's normal operation, and its
-//! code ([`own`](crate::meerkat::own) decides). What differs is the record.
+//! code ([`own`](highwater_kit::validation::own) decides). What differs is the record.
 //!
 //! # The record
 //!
@@ -69,11 +69,11 @@ impl Engine for Tapir {
     }
 
     fn agreed(statuses: &[Option<Status>]) -> Option<NodeId> {
-        crate::meerkat::agreed(statuses)
+        highwater_kit::validation::agreed(statuses)
     }
 
     fn healthy(statuses: &[Option<Status>]) -> Result<NodeId, String> {
-        crate::meerkat::healthy(statuses)
+        highwater_kit::validation::healthy(statuses)
     }
 
     fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
@@ -81,6 +81,6 @@ impl Engine for Tapir {
     }
 
     fn words(to_controller: bool, head: &[u8]) -> String {
-        crate::meerkat::words(to_controller, head)
+        super::words(to_controller, head)
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use highwater_core::Timestamp;
 
 use crate::comparisons::node::lock;
-use crate::meerkat::payload::Payload;
-use crate::meerkat::stamps::Coordinator;
+use highwater_kit::validation::payload::Payload;
+use highwater_kit::validation::stamps::Coordinator;
 use highwater_seam::padded::Padded;
 
 /// What is known of a transaction.

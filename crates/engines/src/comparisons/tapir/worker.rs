@@ -9,12 +9,12 @@ use super::record::{Ended, Found, SharedRecord};
 use crate::comparisons::common::Common;
 use crate::comparisons::node::Node;
 use crate::comparisons::storage::Shelf;
-use crate::meerkat::message::{About, Message};
-use crate::meerkat::outcomes::Outcomes;
-use crate::meerkat::own::{Asked, Vote};
-use crate::meerkat::payload::Payload;
-use crate::meerkat::quorum::Quorums;
-use crate::meerkat::stamps::{Coordinator, Layout, Stamps};
+use highwater_kit::validation::message::{About, Message};
+use highwater_kit::validation::outcomes::Outcomes;
+use highwater_kit::validation::own::{Asked, Vote};
+use highwater_kit::validation::payload::Payload;
+use highwater_kit::validation::quorum::Quorums;
+use highwater_kit::validation::stamps::{Coordinator, Layout, Stamps};
 use highwater_seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
 
 pub(super) struct TapirWorker {

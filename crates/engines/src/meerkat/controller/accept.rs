@@ -20,9 +20,9 @@ use crate::meerkat::change::{Change, Members};
 use crate::meerkat::control::{Control, Memory, Round, Standing};
 use crate::meerkat::facts::{Began, Cut};
 use crate::meerkat::journal::Kept;
-use crate::meerkat::marks_of;
-use crate::meerkat::record::Told;
 use crate::meerkat::shared::{Begin, Command};
+use highwater_kit::validation::marks_of;
+use highwater_kit::validation::record::Told;
 use highwater_seam::Nanos;
 
 impl MeerkatController {

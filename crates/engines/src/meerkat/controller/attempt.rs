@@ -12,7 +12,7 @@ use crate::meerkat::change::{Change, Members};
 use crate::meerkat::control::{Control, Memory, Round, Standing};
 use crate::meerkat::facts::Asked;
 use crate::meerkat::merge::{Unclear, merge};
-use crate::meerkat::record::Told;
+use highwater_kit::validation::record::Told;
 use highwater_seam::Nanos;
 
 /// What a node promised.

@@ -7,7 +7,7 @@ use highwater_core::{Durability, Epoch, Incarnation, NodeId};
 use super::{MeerkatController, Peer};
 use crate::meerkat::change::{Change, Members};
 use crate::meerkat::control::Standing;
-use crate::meerkat::own::bit;
+use highwater_kit::validation::own::bit;
 use highwater_seam::Nanos;
 
 /// For so many timeouts a voter that is not heard stays one where disks may be behind.

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use highwater_core::Timestamp;
 
 use crate::meerkat::change::{Change, Ended};
-use crate::meerkat::payload::Payload;
-use crate::meerkat::record::Told;
+use highwater_kit::validation::payload::Payload;
+use highwater_kit::validation::record::Told;
 
 /// Payloads of at most so many bytes travel always.
 const SMALL_BYTES: usize = 512;

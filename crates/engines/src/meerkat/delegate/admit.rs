@@ -6,7 +6,7 @@ use highwater_core::limits::{MAX_KEY_BYTES, MAX_OPERATIONS, MAX_VALUE_BYTES};
 use highwater_core::log::{Key, Transactions};
 use highwater_core::{IndexKind, KeyKind, Schema, TableId, Timestamp};
 
-use crate::meerkat::payload::Payload;
+use highwater_kit::validation::payload::Payload;
 
 /// Whether what a transaction at `ts` reads and writes is of these tables and within all limits; it writes at most so many bytes.
 ///
@@ -68,7 +68,7 @@ mod tests {
     use highwater_core::log::{Key, TxWriter};
 
     use super::*;
-    use crate::meerkat::payload::{Read, put_bound, put_read};
+    use highwater_kit::validation::payload::{Read, put_bound, put_read};
 
     fn schema() -> Schema {
         let table = |name, keys, index| TableSpec { name, keys, index };

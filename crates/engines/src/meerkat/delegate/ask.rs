@@ -20,7 +20,7 @@ use highwater_core::codec::{Malformed, Reader};
 use highwater_core::transaction::KeyRange;
 use highwater_core::{Direction, Epoch, TableId, Timestamp};
 
-use crate::meerkat::payload::{Payload, put_bound, take_bound};
+use highwater_kit::validation::payload::{Payload, put_bound, take_bound};
 use highwater_seam::Nanos;
 
 /// What stamp a client wishes.
@@ -104,7 +104,7 @@ pub enum Ask {
         /// The stamp.
         ts: Timestamp,
     },
-    /// Can it commit? As [`About::Validate`](crate::meerkat::message::About::Validate).
+    /// Can it commit? As [`About::Validate`](highwater_kit::validation::message::About::Validate).
     Validate {
         /// The stamp's epoch.
         epoch: Epoch,

@@ -24,7 +24,7 @@
 //! 3. *A stamp belongs to one epoch and one connection.* Whatever names it names its epoch, and is not heard in another one. It is granted
 //!    by a voter that works in the epoch, never by a later life of it: that is no voter of the same epoch, or comes back from its disk as if it had promised
 //!    the next one. What the home granted it need not remember longer than the epoch.
-//! 4. *A client says what became of a transaction only if it is decided*: by its count of votes of the epoch's voters ([`Tally`](super::own::Tally), as a
+//! 4. *A client says what became of a transaction only if it is decided*: by its count of votes of the epoch's voters ([`Tally`](highwater_kit::validation::own::Tally), as a
 //!    worker's), or by the word of a replica that knows. Else it is unknown. It counts late votes, too: what voters of an epoch have said decides, whoever
 //!    counts when.
 //!

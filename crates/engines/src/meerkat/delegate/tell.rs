@@ -15,7 +15,7 @@ use highwater_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use highwater_core::{Epoch, Timestamp};
 
 use super::ask::Ahead;
-use crate::meerkat::message::Message;
+use highwater_kit::validation::message::Message;
 use highwater_seam::Nanos;
 
 /// How a replica stands: told when a client connects, and when it changes.
@@ -304,7 +304,7 @@ impl Tell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meerkat::message::About;
+    use highwater_kit::validation::message::About;
 
     fn every() -> Vec<Tell> {
         let standing = Standing {

@@ -9,15 +9,15 @@ use super::ripen::STANDS_STILL_PACE;
 use super::together::{Behind, Ran};
 use crate::meerkat::facts::Found;
 use crate::meerkat::journal::Waits;
-use crate::meerkat::lanes::Retry;
-use crate::meerkat::marks::InTheWay;
-use crate::meerkat::message::{About, Message};
-use crate::meerkat::own::{Asked, Decision, Joined, Own, Phase, Vote, bit};
-use crate::meerkat::payload::Payload;
-use crate::meerkat::quorum::Quorums;
-use crate::meerkat::record::Told;
 use crate::meerkat::shared::Seat;
-use crate::meerkat::validate::validate;
+use highwater_kit::validation::lanes::Retry;
+use highwater_kit::validation::marks::InTheWay;
+use highwater_kit::validation::message::{About, Message};
+use highwater_kit::validation::own::{Asked, Decision, Joined, Own, Phase, Vote, bit};
+use highwater_kit::validation::payload::Payload;
+use highwater_kit::validation::quorum::Quorums;
+use highwater_kit::validation::record::Told;
+use highwater_kit::validation::validate::validate;
 use highwater_seam::{Counters, Nanos, Request};
 
 /// No answer is waited for longer than so many timeouts before it is asked for again.

@@ -12,11 +12,11 @@ use super::MeerkatWorker;
 use crate::meerkat::delegate::{
     Ahead, Ask, Item, Late, OwnedRange, Page, Standing, Tell, Why, Wish, admit, borrowed,
 };
-use crate::meerkat::message::{About, Message};
-use crate::meerkat::own::bit;
-use crate::meerkat::payload::Payload;
 use crate::meerkat::shared::Seat;
-use crate::meerkat::stamps::Coordinator;
+use highwater_kit::validation::message::{About, Message};
+use highwater_kit::validation::own::bit;
+use highwater_kit::validation::payload::Payload;
+use highwater_kit::validation::stamps::Coordinator;
 use highwater_seam::{ClientId, Nanos, Refusal};
 
 /// Stamps that one client may hold.

@@ -10,10 +10,10 @@ use super::MeerkatWorker;
 use super::delegates::Whom;
 use crate::meerkat::change::Ended;
 use crate::meerkat::journal::{End, Kept, Record, Waits};
-use crate::meerkat::message::{About, Message};
-use crate::meerkat::own::Vote;
-use crate::meerkat::record::Told;
 use crate::meerkat::shared::Report;
+use highwater_kit::validation::message::{About, Message};
+use highwater_kit::validation::own::Vote;
+use highwater_kit::validation::record::Told;
 use highwater_seam::{LogPosition, Nanos};
 
 /// How much is written before it is noted down which records are not needed any more.

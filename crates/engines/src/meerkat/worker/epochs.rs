@@ -11,10 +11,10 @@ use highwater_store::Applier;
 use super::MeerkatWorker;
 use crate::meerkat::change::Ended;
 use crate::meerkat::journal::Record;
-use crate::meerkat::message::TAG;
 use crate::meerkat::shared::{Begin, Command, Report, Seat};
-use crate::meerkat::tx::MeerkatTx;
 use highwater_kit::copy::{CopyMessage, Installer, Source};
+use highwater_kit::validation::message::TAG;
+use highwater_kit::validation::tx::MeerkatTx;
 use highwater_seam::{Endpoint, Frame, Nanos, Next, Outbox};
 
 /// A store that holds nothing but what is decided: whatever is read of it may be copied.

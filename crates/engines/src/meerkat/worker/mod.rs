@@ -34,20 +34,20 @@ use highwater_store::{Applier, Store};
 
 use super::ABILITIES;
 use super::journal::Journal;
-use super::marks::{Linger, Marks};
-use super::message::{Head, Message, TAG};
-use super::outcomes::Outcomes;
-use super::own::{Owns, bit, over_at};
-use super::payload::Payload;
-use super::post::Post;
-use super::record::Records;
 use super::shared::{Cell, Report, Seat, Shared};
-use super::stamps::{Coordinator, Stamps};
 use super::strict::Lead;
-use super::tx::MeerkatTx;
 use coordinate::MOST_TIMEOUTS;
 use delegates::Delegates;
 use highwater_kit::copy::{CopyMessage, Installer, Sender};
+use highwater_kit::validation::marks::{Linger, Marks};
+use highwater_kit::validation::message::{Head, Message, TAG};
+use highwater_kit::validation::outcomes::Outcomes;
+use highwater_kit::validation::own::{Owns, bit, over_at};
+use highwater_kit::validation::payload::Payload;
+use highwater_kit::validation::post::Post;
+use highwater_kit::validation::record::Records;
+use highwater_kit::validation::stamps::{Coordinator, Stamps};
+use highwater_kit::validation::tx::MeerkatTx;
 use highwater_seam::{
     ClientId, Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Taken, Worker,
 };

@@ -8,12 +8,12 @@ use super::MeerkatWorker;
 use super::delegates::Whom;
 use crate::meerkat::facts::Ended;
 use crate::meerkat::journal::Waits;
-use crate::meerkat::message::{About, Message};
-use crate::meerkat::own::Vote;
-use crate::meerkat::payload::{Payload, with_key};
-use crate::meerkat::record::Told;
 use crate::meerkat::shared::Seat;
-use crate::meerkat::validate::unmark;
+use highwater_kit::validation::message::{About, Message};
+use highwater_kit::validation::own::Vote;
+use highwater_kit::validation::payload::{Payload, with_key};
+use highwater_kit::validation::record::Told;
+use highwater_kit::validation::validate::unmark;
 use highwater_seam::{Counters, Nanos};
 
 impl MeerkatWorker {
@@ -92,7 +92,7 @@ impl MeerkatWorker {
     /// Whether a transaction is over everywhere, by the word of its coordinator: what comes is late, and must not make a record. If there
     /// is none, what it wrote must not be installed again: the tombstone of a later delete may be gone.
     ///
-    /// Two facts say so, of own ones as well: what is closed, and up to where records have gone. [`Records::entry`](crate::meerkat::record::Records::entry)
+    /// Two facts say so, of own ones as well: what is closed, and up to where records have gone. [`Records::entry`](highwater_kit::validation::record::Records::entry)
     /// asserts what follows.
     pub(super) fn is_closed(&self, node: NodeId, ts: Timestamp) -> bool {
         if node == self.me && planted!(meerkat::OwnInstalledAgain) {

@@ -4,9 +4,9 @@ use highwater_core::{NodeId, Timestamp};
 
 use super::MeerkatWorker;
 use super::delegates::Whom;
-use crate::meerkat::message::{About, Message};
-use crate::meerkat::record::Told;
-use crate::meerkat::validate::unmark;
+use highwater_kit::validation::message::{About, Message};
+use highwater_kit::validation::record::Told;
+use highwater_kit::validation::validate::unmark;
 use highwater_seam::Nanos;
 
 /// How soon it is looked again whether votes' time has come, at the earliest: of a few, and of many.

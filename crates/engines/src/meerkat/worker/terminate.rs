@@ -21,10 +21,10 @@ use std::sync::atomic::Ordering;
 use highwater_core::{NodeId, Timestamp, planted};
 
 use super::MeerkatWorker;
-use crate::meerkat::message::{About, Message};
-use crate::meerkat::own::bit;
-use crate::meerkat::payload::Payload;
-use crate::meerkat::quorum::Quorums;
+use highwater_kit::validation::message::{About, Message};
+use highwater_kit::validation::own::bit;
+use highwater_kit::validation::payload::Payload;
+use highwater_kit::validation::quorum::Quorums;
 use highwater_seam::Nanos;
 
 /// Transactions that are taken over at a beat, at most.

@@ -15,10 +15,10 @@ use highwater_core::{
 use super::*;
 use crate::meerkat::change::{Change, Members};
 use crate::meerkat::journal::Record as Written;
-use crate::meerkat::marks_of;
-use crate::meerkat::message::About;
-use crate::meerkat::record::Record;
 use crate::meerkat::shared::{Begin, Command};
+use highwater_kit::validation::marks_of;
+use highwater_kit::validation::message::About;
+use highwater_kit::validation::record::Record;
 use highwater_seam::Token;
 use highwater_seam::options::Options;
 

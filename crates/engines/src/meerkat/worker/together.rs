@@ -1,19 +1,19 @@
 //! Requests that want the same key, in one transaction: where all want it, one of them commits at a time, and takes a round trip or two.
 //!
-//! Whoever waits in a [lane](crate::meerkat::lanes) when an attempt of that lane is executed runs behind it, in the order in which they came, each as if
+//! Whoever waits in a [lane](highwater_kit::validation::lanes) when an attempt of that lane is executed runs behind it, in the order in which they came, each as if
 //! those before it had committed. All of it is one transaction, with one payload and one timestamp: it commits as a whole, and then each has its reply, or not at all,
 //! and then all of them wait again. So it is as if they had committed one right behind the other.
 //!
 //! *Invariant.* In such a transaction nobody has taken anything back. One that rolls back, is refused, is a duplicate, or asks for the version of what another one has
-//! written is run again by itself, and so are those with which it ran ([`MeerkatTx::is_whole`](crate::meerkat::tx::MeerkatTx::is_whole)).
+//! written is run again by itself, and so are those with which it ran ([`MeerkatTx::is_whole`](highwater_kit::validation::tx::MeerkatTx::is_whole)).
 
 use highwater_core::{Outcome, Timestamp};
 
 use super::MeerkatWorker;
-use crate::meerkat::lanes::Retry;
-use crate::meerkat::own::{Asked, Joined};
-use crate::meerkat::payload::Payload;
-use crate::meerkat::tx::execute;
+use highwater_kit::validation::lanes::Retry;
+use highwater_kit::validation::own::{Asked, Joined};
+use highwater_kit::validation::payload::Payload;
+use highwater_kit::validation::tx::execute;
 use highwater_seam::{Nanos, Request};
 
 /// Requests in one transaction, at most.

@@ -2,7 +2,7 @@
 //!
 //! A record is needed until the transaction is over at every replica: a backup coordinator or a change of epoch may ask for it. It is
 //! needed longer while an older transaction is under way here, with which it may be in conflict: a change of epoch that finds
-//! that one valid has to see why it is not (see [`merge`](super::merge)).
+//! that one valid has to see why it is not (see `merge`).
 //!
 //! Invariant: what is over everywhere, by its coordinator's word (`closed`), is over here, and no record of it is made again. One that was would be
 //! under way for ever, and nobody could say what it writes.
@@ -23,7 +23,7 @@ pub struct Record {
     pub payload: Option<Payload>,
     /// Whether it was found valid, once that was looked at. Never changes: votes are counted by others.
     pub valid: Option<bool>,
-    /// It was found valid, and nobody was told so: its time has not come (see [`strict`](super::strict)).
+    /// It was found valid, and nobody was told so: its time has not come (see `strict`).
     pub withheld: bool,
     /// Its marks stand.
     pub marked: bool,

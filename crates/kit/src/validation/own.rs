@@ -219,7 +219,7 @@ impl Tally {
     /// What follows from the votes; `late`: no more are expected.
     ///
     /// It aborts without a second round only if no change of epoch could find that it may have committed on the fast path: the rest
-    /// would have to be more than that takes (see [`merge`](super::merge), rule 4).
+    /// would have to be more than that takes (see `merge`, rule 4).
     pub fn decide(&self, quorums: Quorums, late: bool) -> Decision {
         let (valid, invalid) = (self.valid.count_ones(), self.invalid.count_ones());
         match self.phase {

@@ -121,8 +121,8 @@ mod tests {
     use highwater_core::{Epoch, Timestamp};
 
     use super::*;
-    use crate::meerkat::message::About;
-    use crate::meerkat::payload::Payload;
+    use crate::validation::message::About;
+    use crate::validation::payload::Payload;
 
     /// Outcomes are numbered, and taken in the order of their numbers.
     #[test]

@@ -27,8 +27,8 @@ use highwater_store::{Latest, Store};
 
 use super::marks::hash;
 use super::payload::{Payload, Read, covers, put_bound, put_read};
-use highwater_kit::attempt::{Attempts, Ends, attempt};
-use highwater_kit::call::Call;
+use crate::attempt::{Attempts, Ends, attempt};
+use crate::call::Call;
 use highwater_seam::Request;
 use passed::Passed;
 pub use source::Source;

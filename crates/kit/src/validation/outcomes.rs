@@ -12,7 +12,7 @@ use super::payload::Payload;
 use super::record::Record;
 
 /// A transaction takes about so many bytes at a replica, beside its payload: a record, its place in the tree and in the order of arrival, an entry here.
-pub(crate) const RECORD_BYTES: usize = size_of::<Record>() + 2 * size_of::<Entry>() + 160;
+pub const RECORD_BYTES: usize = size_of::<Record>() + 2 * size_of::<Entry>() + 160;
 /// A bound may be smaller than what a few of them take.
 const FREE_BYTES: usize = 64 << 10;
 

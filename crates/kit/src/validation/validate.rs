@@ -61,7 +61,7 @@ fn mark(marks: &Marks, latest: &mut Latest, payload: &Payload, ts: Timestamp) ->
         marks.read(hash, ts, read.version.max(as_of), now)?;
     }
     // Tombstones up to here are what was read where there was no trace.
-    let gone = if planted!(meerkat::ScanForgives) { ts } else { as_of };
+    let gone = if planted!(validation::ScanForgives) { ts } else { as_of };
     for scan in payload.scans() {
         // Others who write to the table wait while it is looked at.
         let mut items = scan.items.clone();
@@ -122,8 +122,8 @@ mod tests {
     use highwater_store::{Applier, Store};
 
     use super::*;
-    use crate::meerkat::tx::MeerkatTx;
-    use highwater_kit::attempt::Attempts;
+    use crate::attempt::Attempts;
+    use crate::validation::tx::MeerkatTx;
 
     const TABLE: TableId = TableId(0);
 

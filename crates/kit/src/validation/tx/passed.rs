@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use highwater_core::Timestamp;
 use highwater_core::codec::put_bytes;
 
-use crate::meerkat::payload::put_version;
+use crate::validation::payload::put_version;
 
 /// What a scan passed.
 #[derive(Default)]

@@ -254,7 +254,7 @@ fn take_payload(whole: &Bytes, reader: &mut Reader<'_>) -> Result<Payload, Malfo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meerkat::payload::{Read, put_read};
+    use crate::validation::payload::{Read, put_read};
     use highwater_core::TableId;
 
     fn payload() -> Payload {
