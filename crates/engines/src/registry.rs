@@ -115,11 +115,11 @@ engines! {
     /// Speculate, replicate through one stream per worker, release below the watermark.
     Rolis = crate::rolis::Rolis,
     /// The same store, no replication: the denominator of every ratio.
-    Silo = crate::baseline::silo::Silo,
+    Silo = highwater_engine_baseline::silo::Silo,
     /// One shared stream for all workers: the paper's figure 2.
     Strawman = crate::rolis::Strawman,
     /// Plain primary-backup, as small as an engine can be: an example, and a test of the seam.
-    Backup = crate::backup::Backup,
+    Backup = highwater_engine_baseline::backup::Backup,
     /// Leaderless: every replica takes transactions, all validate them.
     Meerkat = crate::meerkat::Meerkat,
     /// The same, in an order that agrees with real time.

@@ -19,7 +19,7 @@
 //! # What is not there
 //!
 //! These are for measurements. Everything that has to do with failures is left out: nobody takes over, nobody comes back, and a node that
-//! lost its memory ends the service, as with engine [`backup`](crate::backup). Connections may break: what was lost with one is sent
+//! lost its memory ends the service, as with engine `backup`. Connections may break: what was lost with one is sent
 //! again, and what comes twice is taken once.
 //!
 //! A worker answers requests once every other node's worker of its number was met, each of them having met the same lives of all nodes: so

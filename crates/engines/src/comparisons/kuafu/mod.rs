@@ -16,7 +16,7 @@
 //! play no part.
 //!
 //! Where this leaves the paper: clients read at any replica there, here at the primary. How many backups have to acknowledge the
-//! paper does not say: here all, as in engine [`backup`](crate::backup).
+//! paper does not say: here all, as in engine `backup`.
 //!
 //! | file | what |
 //! |---|---|

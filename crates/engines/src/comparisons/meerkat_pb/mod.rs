@@ -12,7 +12,7 @@
 //!
 //! Where this leaves the paper: clients submit with timestamps of their own there, and read at any replica; here a worker of the primary
 //! does both, because clients speak RESP. How many backups have to acknowledge the paper does not say: here all, as in engine
-//! [`backup`](crate::backup).
+//! `backup`.
 
 mod worker;
 
