@@ -1,8 +1,6 @@
 //! Every engine, and what they are made of. What an engine looks like from outside is the [`seam`].
 
 #[cfg(not(loom))]
-pub mod comparisons;
-#[cfg(not(loom))]
 pub mod meerkat;
 #[cfg(not(loom))]
 pub mod registry;

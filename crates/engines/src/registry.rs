@@ -125,11 +125,11 @@ engines! {
     /// The same, in an order that agrees with real time.
     MeerkatStrict = crate::meerkat::MeerkatStrict,
     /// A comparison: Meerkat with a primary. Replicas coordinate, cores do not.
-    MeerkatPb = crate::comparisons::meerkat_pb::MeerkatPb,
+    MeerkatPb = highwater_engine_comparisons::meerkat_pb::MeerkatPb,
     /// A comparison: no leader, and one record for all cores of a replica. Cores coordinate, replicas do not.
-    Tapir = crate::comparisons::tapir::Tapir,
+    Tapir = highwater_engine_comparisons::tapir::Tapir,
     /// A comparison: a primary, a shared counter, a shared log. Both coordinate.
-    Kuafu = crate::comparisons::kuafu::Kuafu,
+    Kuafu = highwater_engine_comparisons::kuafu::Kuafu,
 }
 
 impl fmt::Display for EngineKind {

@@ -88,7 +88,7 @@ impl Storage {
     /// Whether a transaction can stand at `ts`; if so, what it reads and writes is marked until it is over.
     pub fn validate(&mut self, payload: &Payload, ts: Timestamp) -> Result<(), InTheWay> {
         let valid = validate(&self.marks, self.tx.latest(), payload, ts);
-        if valid.is_ok() && planted!(comparisons::UnmarkedEarly) {
+        if valid.is_ok() && planted!(UnmarkedEarly) {
             unmark(&self.marks, payload, ts, false);
         }
         valid

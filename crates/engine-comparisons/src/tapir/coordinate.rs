@@ -48,7 +48,7 @@ impl TapirWorker {
     }
 
     fn quorums(&self) -> Quorums {
-        if planted!(comparisons::OneIsEnough) { Quorums { fast: 1, ..self.quorums } } else { self.quorums }
+        if planted!(OneIsEnough) { Quorums { fast: 1, ..self.quorums } } else { self.quorums }
     }
 
     /// Replicas that take messages, this one included: a bit each.

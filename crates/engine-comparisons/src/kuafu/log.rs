@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_core::{NodeId, Timestamp, hooks};
 
-use crate::comparisons::node::{SHARED, lock};
+use crate::node::{SHARED, lock};
 use highwater_kit::validation::payload::Payload;
 use highwater_seam::padded::Padded;
 

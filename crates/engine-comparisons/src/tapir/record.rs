@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use highwater_core::Timestamp;
 
-use crate::comparisons::node::lock;
+use crate::node::lock;
 use highwater_kit::validation::payload::Payload;
 use highwater_kit::validation::stamps::Coordinator;
 use highwater_seam::padded::Padded;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use highwater_core::{Incarnation, Levels, NodeId, Timestamp};
 
-use crate::comparisons::PRIMARY;
-use crate::comparisons::common::Common;
-use crate::comparisons::node::Node;
-use crate::comparisons::outgoing::Outgoing;
-use crate::comparisons::storage::Shelf;
+use crate::PRIMARY;
+use crate::common::Common;
+use crate::node::Node;
+use crate::outgoing::Outgoing;
+use crate::storage::Shelf;
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::own::Asked;
 use highwater_kit::validation::stamps::{Coordinator, Layout, Stamps};
@@ -126,7 +126,7 @@ impl Worker for PbWorker {
     }
 
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
-        crate::comparisons::ABILITIES.admit(&request)?;
+        crate::ABILITIES.admit(&request)?;
         self.ready()?;
         self.attempt(now, Asked::of(now, &request), Timestamp::ZERO);
         Ok(Taken::PutOff)

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use highwater_core::{Incarnation, Levels, NodeId, Timestamp};
 
 use super::record::{Ended, Found, SharedRecord};
-use crate::comparisons::common::Common;
-use crate::comparisons::node::Node;
-use crate::comparisons::storage::Shelf;
+use crate::common::Common;
+use crate::node::Node;
+use crate::storage::Shelf;
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::outcomes::Outcomes;
 use highwater_kit::validation::own::{Asked, Vote};
@@ -193,7 +193,7 @@ impl Worker for TapirWorker {
     }
 
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
-        crate::comparisons::ABILITIES.admit(&request)?;
+        crate::ABILITIES.admit(&request)?;
         self.ready()?;
         self.attempt(now, Asked::of(now, &request), Timestamp::ZERO);
         Ok(Taken::PutOff)

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use highwater_core::{Incarnation, Levels, NodeId, Timestamp, planted};
 
 use super::log::Order;
-use crate::comparisons::PRIMARY;
-use crate::comparisons::common::Common;
-use crate::comparisons::node::Node;
-use crate::comparisons::outgoing::Outgoing;
-use crate::comparisons::storage::Shelf;
+use crate::PRIMARY;
+use crate::common::Common;
+use crate::node::Node;
+use crate::outgoing::Outgoing;
+use crate::storage::Shelf;
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::own::Asked;
 use highwater_seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
@@ -45,7 +45,7 @@ impl KuafuWorker {
     }
 
     fn number(&mut self) -> Timestamp {
-        if planted!(comparisons::NumbersAhead) {
+        if planted!(NumbersAhead) {
             if self.ahead.is_empty() {
                 self.ahead = (0..8).map(|_| self.order.next()).collect();
                 self.ahead.reverse();
@@ -171,7 +171,7 @@ impl Worker for KuafuWorker {
     }
 
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
-        crate::comparisons::ABILITIES.admit(&request)?;
+        crate::ABILITIES.admit(&request)?;
         self.ready()?;
         self.attempt(now, Asked::of(now, &request));
         Ok(Taken::PutOff)

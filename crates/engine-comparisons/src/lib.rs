@@ -35,6 +35,9 @@
 //! | `planted` | mistakes to be caught |
 //! | [`meerkat_pb`], [`tapir`], [`kuafu`] | the systems |
 
+#![allow(missing_docs, reason = "only its engines are for others")]
+#![cfg(not(loom))]
+
 mod common;
 mod controller;
 pub mod kuafu;
