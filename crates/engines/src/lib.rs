@@ -1,8 +1,6 @@
 //! Every engine, and what they are made of. What an engine looks like from outside is the [`seam`].
 
 #[cfg(not(loom))]
-pub mod meerkat;
-#[cfg(not(loom))]
 pub mod registry;
 #[cfg(not(loom))]
 pub mod rolis;
@@ -23,6 +21,8 @@ pub mod rolis {
 #[cfg(not(loom))]
 pub use registry::{EngineKind, build};
 
+#[cfg(not(loom))]
+pub use highwater_engine_meerkat as meerkat;
 #[cfg(not(loom))]
 pub use highwater_kit::{copy, sessions};
 pub use highwater_seam as seam;

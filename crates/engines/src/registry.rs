@@ -121,9 +121,9 @@ engines! {
     /// Plain primary-backup, as small as an engine can be: an example, and a test of the seam.
     Backup = highwater_engine_baseline::backup::Backup,
     /// Leaderless: every replica takes transactions, all validate them.
-    Meerkat = crate::meerkat::Meerkat,
+    Meerkat = highwater_engine_meerkat::Meerkat,
     /// The same, in an order that agrees with real time.
-    MeerkatStrict = crate::meerkat::MeerkatStrict,
+    MeerkatStrict = highwater_engine_meerkat::MeerkatStrict,
     /// A comparison: Meerkat with a primary. Replicas coordinate, cores do not.
     MeerkatPb = highwater_engine_comparisons::meerkat_pb::MeerkatPb,
     /// A comparison: no leader, and one record for all cores of a replica. Cores coordinate, replicas do not.

@@ -25,10 +25,10 @@ use highwater_store::Store;
 
 use super::forgot::{Came, came};
 use super::{MeerkatController, marks_of};
-use crate::meerkat::change::Change;
-use crate::meerkat::control::{Control, Memory, Standing};
-use crate::meerkat::journal::{End, Kept, Remembered};
-use crate::meerkat::shared::{Begin, Command};
+use crate::change::Change;
+use crate::control::{Control, Memory, Standing};
+use crate::journal::{End, Kept, Remembered};
+use crate::shared::{Begin, Command};
 use highwater_kit::checkpointing::{Checkpointing, Undo, Whole};
 use highwater_seam::{CheckpointNews, CheckpointOrder, DiskState, LogPosition, Nanos, Resume};
 
@@ -294,7 +294,7 @@ impl MeerkatController {
         self.members = change.members.has_say(me).then(|| change.members.clone());
         if !lost && change.members.has_voter(me) {
             let ends: Vec<End> = ends.into_values().collect();
-            let forgets = self.shared.options.forgets && !planted!(meerkat::ForgetfulIsWhole);
+            let forgets = self.shared.options.forgets && !planted!(ForgetfulIsWhole);
             let came = if forgets {
                 came(&ends, (change.epoch, change.base, change.cut.is_some()), from)
             } else {
@@ -361,7 +361,7 @@ mod tests {
     use highwater_core::{Clock, Incarnation, Schema};
 
     use super::*;
-    use crate::meerkat::shared::Shared;
+    use crate::shared::Shared;
     use highwater_seam::options::Options;
 
     fn controller(workers: u16) -> MeerkatController {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use highwater_core::Timestamp;
 
-use crate::meerkat::change::{Change, Ended};
+use crate::change::{Change, Ended};
 use highwater_kit::validation::payload::Payload;
 use highwater_kit::validation::record::Told;
 
@@ -117,7 +117,7 @@ mod tests {
     use highwater_core::Epoch;
 
     use super::*;
-    use crate::meerkat::change::Members;
+    use crate::change::Members;
 
     fn payload(bytes: usize) -> Payload {
         Payload::build(Timestamp::ZERO, (&vec![7; bytes], 0), (&[], 0), &[])

@@ -16,8 +16,8 @@ use highwater_core::{Epoch, Incarnation, NodeId, planted};
 
 use super::MeerkatController;
 use super::disk::After;
-use crate::meerkat::control::{Control, Standing};
-use crate::meerkat::journal::Kept;
+use crate::control::{Control, Standing};
+use crate::journal::Kept;
 use highwater_kit::witness::{DiskWord, Heard, Met, Witness};
 use highwater_seam::Nanos;
 
@@ -60,7 +60,7 @@ impl MeerkatController {
     /// Whether this replica may take part: nothing is known against its disk, by a majority's word, if it came back with one.
     pub(super) fn is_cleared(&self) -> bool {
         let cleared = self.evidence.witness.is_cleared() && !self.evidence.stale;
-        cleared || planted!(meerkat::OldDiskVotes)
+        cleared || planted!(OldDiskVotes)
     }
 
     /// There is something on the disk that an earlier process wrote.
@@ -140,7 +140,7 @@ impl MeerkatController {
         (epoch, voters): (Epoch, Vec<(NodeId, Incarnation)>),
     ) {
         let Some(life) = self.life_of(from).filter(|_| start == self.keeping.disk.start()) else { return };
-        if stale && !self.evidence.stale && !planted!(meerkat::OldDiskVotes) {
+        if stale && !self.evidence.stale && !planted!(OldDiskVotes) {
             self.evidence.stale = true;
             self.note(format!(
                 "this disk is older than what {from} was told of it: it was restored from a copy. This node begins another life"

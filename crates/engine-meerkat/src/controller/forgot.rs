@@ -1,11 +1,11 @@
 //! What is left when replicas forgot: durability `async`.
 //!
 //! What a replica accepts goes ahead of its disk there. One that crashed comes back as the voter that it was, with the promises and changes that
-//! it knew ([`journal`](crate::meerkat::journal)), and perhaps without the last of its votes, accepted proposals and outcomes: it *forgot*.
+//! it knew ([`journal`](crate::journal)), and perhaps without the last of its votes, accepted proposals and outcomes: it *forgot*.
 //! (An orderly end forgets nothing, nor does who had promised the next epoch: its workers had paused, and all of theirs was on disk.)
 //!
 //! *A majority remembers.* Then a change of epoch counts those: what they know decides, and what was valid elsewhere is as good as unheard
-//! ([`merge`](crate::meerkat::merge)). What a node that forgot knows is true, and is added. It copies the state then, as a learner: what was over
+//! ([`merge`](crate::merge)). What a node that forgot knows is true, and is added. It copies the state then, as a learner: what was over
 //! everywhere is told by nobody any more.
 //!
 //! *No majority does.* Then nobody can say what was decided last, and all voters have to be back, as with Rolis
@@ -18,7 +18,7 @@
 //! - Order is that of timestamps, so that what is left at a cut is a state that there was.
 //!
 //! The cut is the latest that so many disks can be cut at as make a majority, so that service goes on at once and may lose one more; else the latest
-//! that any can. All of this is one more change of epoch, decided like others. It says so ([`Change::cut`](crate::meerkat::change::Change)), and
+//! that any can. All of this is one more change of epoch, decided like others. It says so ([`Change::cut`](crate::change::Change)), and
 //! what is later on a disk is left out by whoever begins it from there, at any later start, too.
 //!
 //! What is lost is what was acknowledged and not over everywhere, or not noted down on disks: a heartbeat or two, and a window of the disk
@@ -28,8 +28,8 @@ use std::collections::BTreeMap;
 
 use highwater_core::{Epoch, NodeId, Timestamp};
 
-use crate::meerkat::control::Rest;
-use crate::meerkat::journal::End;
+use crate::control::Rest;
+use crate::journal::End;
 
 /// Where to cut, and whose disks can be, of those with the latest epoch. `majority`: so many are wanted. `None` if there is none.
 pub(super) fn choose(rests: &BTreeMap<NodeId, Rest>, majority: usize) -> Option<(Timestamp, Vec<NodeId>)> {
@@ -49,7 +49,7 @@ pub(super) fn choose(rests: &BTreeMap<NodeId, Rest>, majority: usize) -> Option<
 pub(super) enum Came {
     /// Nothing is missing.
     Whole,
-    /// See [`Memory::Forgot`](crate::meerkat::control::Memory).
+    /// See [`Memory::Forgot`](crate::control::Memory).
     Forgot(Option<Rest>),
 }
 

@@ -1,4 +1,4 @@
-//! Votes that are withheld until their time has come: see [`strict`](crate::meerkat::strict).
+//! Votes that are withheld until their time has come: see [`strict`](crate::strict).
 
 use highwater_core::{NodeId, Timestamp};
 
@@ -26,7 +26,7 @@ impl MeerkatWorker {
     /// What this replica's clock shows, if that is past a transaction's time already.
     pub(super) fn is_late(&self, ts: Timestamp) -> Option<Timestamp> {
         let late = self.shared.strict.then(|| self.shared.clock.now()).filter(|clock| ts <= *clock);
-        late.filter(|_| !highwater_core::planted!(meerkat::LateIsValid))
+        late.filter(|_| !highwater_core::planted!(LateIsValid))
     }
 
     /// Votes whose time has come leave.
@@ -38,7 +38,7 @@ impl MeerkatWorker {
                 continue;
             }
             let clock = self.shared.clock.now();
-            if clock < ts && !highwater_core::planted!(meerkat::VotesUnripe) {
+            if clock < ts && !highwater_core::planted!(VotesUnripe) {
                 // Where all clocks stand still none would tell the others to go on.
                 if now < since + self.patience() || !self.stands_still(now, clock) {
                     return;

@@ -13,9 +13,9 @@ use highwater_core::{
 };
 
 use super::*;
-use crate::meerkat::change::{Change, Members};
-use crate::meerkat::journal::Record as Written;
-use crate::meerkat::shared::{Begin, Command};
+use crate::change::{Change, Members};
+use crate::journal::Record as Written;
+use crate::shared::{Begin, Command};
 use highwater_kit::validation::marks_of;
 use highwater_kit::validation::message::About;
 use highwater_kit::validation::record::Record;
@@ -458,7 +458,7 @@ fn a_clients_commit_without_what_it_writes_makes_no_record() {
 /// One wish would have every later stamp of the worker be one that no client may name, in later epochs as well.
 #[test]
 fn no_client_has_a_stamp_far_above_all_clocks() {
-    use crate::meerkat::delegate::{Ask, Wish};
+    use crate::delegate::{Ask, Wish};
     let mut trio = Trio::new(Durability::Memory);
     let client = ClientId(7);
     let wish = |id, above| Ask::Stamp { id, wish: Wish { above: Timestamp(above), late: None } }.encode();

@@ -74,7 +74,7 @@ impl<'a> Known<'a> {
             let before = self.outcome.replace(outcome);
             self.contradicted |= before.is_some_and(|before| before != outcome);
         }
-        let accepted = told.accepted.filter(|_| !planted!(meerkat::AcceptedForgotten));
+        let accepted = told.accepted.filter(|_| !planted!(AcceptedForgotten));
         let later = |(view, _): &(u32, bool)| self.accepted.is_none_or(|(latest, _)| latest < *view);
         if let Some(later) = accepted.filter(later) {
             self.accepted = Some(later);
@@ -125,7 +125,7 @@ pub fn merge(
             let candidate = known.payload.filter(|_| known.shown >= shown.max(1));
             candidate.is_some_and(|payload| {
                 let conflicts = |(at, other): &(Timestamp, &Payload)| payload.conflicts(ts, other, *at);
-                planted!(meerkat::NotRevalidated) || !committed.iter().any(conflicts)
+                planted!(NotRevalidated) || !committed.iter().any(conflicts)
             })
         })
     };

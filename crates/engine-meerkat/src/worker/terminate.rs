@@ -159,7 +159,7 @@ impl MeerkatWorker {
         // The next view of which this replica is the proposer.
         let turns = (n + u32::from(self.me.0) - record.view % n) % n;
         let view = record.view + if turns == 0 { n } else { turns };
-        let view = if planted!(meerkat::ViewShared) { 1 } else { view };
+        let view = if planted!(ViewShared) { 1 } else { view };
         let open = |own: &Termination| match own.stage {
             Stage::Preparing { promises, .. } => promises.count_ones() >= self.shared.quorums.majority,
             _ => false,
@@ -188,7 +188,7 @@ impl MeerkatWorker {
         let (view, payload) =
             (own.view, self.records.get(name.0, name.1).and_then(|own| own.payload.clone()));
         for node in (0..self.shared.options.nodes).map(NodeId).filter(|node| silent & bit(*node) != 0) {
-            let lacks = commits == Some(true) && whole & bit(node) == 0 && !planted!(meerkat::PromiseAtOnce);
+            let lacks = commits == Some(true) && whole & bit(node) == 0 && !planted!(PromiseAtOnce);
             let about = match commits {
                 None => About::Prepare { view },
                 Some(commit) => About::Accept { view, commit, payload: payload.clone().filter(|_| lacks) },
@@ -248,7 +248,7 @@ impl MeerkatWorker {
             }
             Err(view) => About::Overtaken { view },
         };
-        if planted!(meerkat::PromiseAtOnce) {
+        if planted!(PromiseAtOnce) {
             return self.post.for_one(from, &Message { ts, about });
         }
         self.vouch(now, from, Message { ts, about });

@@ -49,6 +49,9 @@
 //! | `shared` | what the threads of a replica share |
 //! | `facts`, `planted` | what an observer compares; mistakes to be caught |
 
+#![allow(missing_docs, reason = "only its engines are for others")]
+#![cfg(not(loom))]
+
 pub mod change;
 mod control;
 mod controller;

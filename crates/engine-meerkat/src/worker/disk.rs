@@ -1,4 +1,4 @@
-//! The worker's part in durability: what it writes, what waits for that, and how it comes back. See [`journal`](crate::meerkat::journal).
+//! The worker's part in durability: what it writes, what waits for that, and how it comes back. See [`journal`](crate::journal).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,9 +8,9 @@ use highwater_core::{Durability, NodeId, Timestamp, planted};
 
 use super::MeerkatWorker;
 use super::delegates::Whom;
-use crate::meerkat::change::Ended;
-use crate::meerkat::journal::{End, Kept, Record, Waits};
-use crate::meerkat::shared::Report;
+use crate::change::Ended;
+use crate::journal::{End, Kept, Record, Waits};
+use crate::shared::Report;
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::own::Vote;
 use highwater_kit::validation::record::Told;
@@ -129,7 +129,7 @@ impl MeerkatWorker {
 
     /// Who has nothing to do does not say how far it is by itself.
     pub(super) fn ask_how_far(&mut self) {
-        if planted!(meerkat::IdleIsLeftAlone) {
+        if planted!(IdleIsLeftAlone) {
             return;
         }
         let settles = self.settles.map(|(_, newest)| newest);
@@ -260,7 +260,7 @@ impl MeerkatWorker {
     /// What an earlier life wrote is installed, up to `cut` if there is one. Nothing of it is, before it is known that it need not be left out.
     pub(super) fn install_held(&mut self, cut: Option<Timestamp>) {
         for (ts, payload) in std::mem::take(&mut self.held) {
-            if cut.is_none_or(|cut| ts <= cut || planted!(meerkat::CutIgnored)) {
+            if cut.is_none_or(|cut| ts <= cut || planted!(CutIgnored)) {
                 self.install(ts, &payload);
             }
         }

@@ -347,8 +347,8 @@ impl Journal {
         let waits = always || self.durability == Durability::Sync || self.is_behind(now);
         let waits = waits && self.synced < self.written;
         let planted = match &what {
-            Waits::Say(..) | Waits::Tell(..) => planted!(meerkat::YesUnsynced),
-            Waits::Heard(..) => planted!(meerkat::HeardUnsynced),
+            Waits::Say(..) | Waits::Tell(..) => planted!(YesUnsynced),
+            Waits::Heard(..) => planted!(HeardUnsynced),
             Waits::Report(_) => false,
         };
         let waits = waits && !planted;
@@ -392,7 +392,7 @@ mod tests {
     use highwater_core::evidence::Known;
 
     use super::*;
-    use crate::meerkat::change::Members;
+    use crate::change::Members;
     use highwater_kit::validation::message::About;
     use highwater_kit::validation::payload::Payload;
 

@@ -490,7 +490,7 @@ mod tests {
     use highwater_core::evidence::{Known, Start, Starts};
 
     use super::*;
-    use crate::meerkat::change::{Ended, Members};
+    use crate::change::{Ended, Members};
 
     fn change() -> Arc<Change> {
         let ended = vec![vec![Ended { ts: Timestamp(5), commit: false, payload: None }], vec![]];

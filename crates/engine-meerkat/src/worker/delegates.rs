@@ -1,5 +1,5 @@
 //! The worker's part for clients that coordinate their transactions themselves: as their home, and as any replica. See
-//! [`delegate`](crate::meerkat::delegate) for the invariants.
+//! [`delegate`](crate::delegate) for the invariants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -9,10 +9,8 @@ use bytes::Bytes;
 use highwater_core::{Abort, Direction, Epoch, NodeId, TableId, Timestamp, planted};
 
 use super::MeerkatWorker;
-use crate::meerkat::delegate::{
-    Ahead, Ask, Item, Late, OwnedRange, Page, Standing, Tell, Why, Wish, admit, borrowed,
-};
-use crate::meerkat::shared::Seat;
+use crate::delegate::{Ahead, Ask, Item, Late, OwnedRange, Page, Standing, Tell, Why, Wish, admit, borrowed};
+use crate::shared::Seat;
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::own::bit;
 use highwater_kit::validation::payload::Payload;
@@ -230,7 +228,7 @@ impl MeerkatWorker {
             Ask::Accept { epoch, ts, commit } => {
                 let Some(node) = self.meant(client, epoch, ts)? else { return Ok(()) };
                 let before = self.records.get(node, ts).and_then(|record| record.accepted);
-                if before == Some((0, !commit)) && !planted!(meerkat::HomeProposes) {
+                if before == Some((0, !commit)) && !planted!(HomeProposes) {
                     return Err(format!("{ts} has one proposal in view 0"));
                 }
                 if self.may_ask(now, client, node, ts) {
@@ -527,12 +525,12 @@ impl MeerkatWorker {
         let abandoned: Vec<Timestamp> =
             abandoned.filter(|ts| !self.terminations.has((me, *ts))).take(MOST_ENDED).collect();
         for ts in abandoned {
-            if planted!(meerkat::GoneIsClosed) {
+            if planted!(GoneIsClosed) {
                 self.outcomes.unopen(ts);
                 self.delegates.remove(ts);
                 continue;
             }
-            if planted!(meerkat::HomeProposes) {
+            if planted!(HomeProposes) {
                 self.propose_for_client(now, ts);
                 continue;
             }

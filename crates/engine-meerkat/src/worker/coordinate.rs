@@ -7,9 +7,9 @@ use highwater_core::{NodeId, Outcome, Timestamp, hooks, planted};
 use super::MeerkatWorker;
 use super::ripen::STANDS_STILL_PACE;
 use super::together::{Behind, Ran};
-use crate::meerkat::facts::Found;
-use crate::meerkat::journal::Waits;
-use crate::meerkat::shared::Seat;
+use crate::facts::Found;
+use crate::journal::Waits;
+use crate::shared::Seat;
 use highwater_kit::validation::lanes::Retry;
 use highwater_kit::validation::marks::InTheWay;
 use highwater_kit::validation::message::{About, Message};
@@ -175,11 +175,7 @@ impl MeerkatWorker {
 
     fn quorums(&self) -> Quorums {
         let quorums = self.shared.quorums;
-        if planted!(meerkat::MajorityIsFast) {
-            Quorums { fast: quorums.majority, ..quorums }
-        } else {
-            quorums
-        }
+        if planted!(MajorityIsFast) { Quorums { fast: quorums.majority, ..quorums } } else { quorums }
     }
 
     /// A replica has said whether it found a transaction of this worker's valid.

@@ -8,10 +8,10 @@ use highwater_core::{Epoch, Incarnation, NodeId, Timestamp, hooks};
 use super::MeerkatController;
 use super::forgot::choose;
 use super::thin::{Name, Payloads, fill, has, is_whole, thin_change};
-use crate::meerkat::change::{Change, Members};
-use crate::meerkat::control::{Control, Memory, Round, Standing};
-use crate::meerkat::facts::Asked;
-use crate::meerkat::merge::{Unclear, merge};
+use crate::change::{Change, Members};
+use crate::control::{Control, Memory, Round, Standing};
+use crate::facts::Asked;
+use crate::merge::{Unclear, merge};
 use highwater_kit::validation::record::Told;
 use highwater_seam::Nanos;
 

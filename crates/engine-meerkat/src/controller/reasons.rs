@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use highwater_core::{Durability, Epoch, Incarnation, NodeId};
 
 use super::{MeerkatController, Peer};
-use crate::meerkat::change::{Change, Members};
-use crate::meerkat::control::Standing;
+use crate::change::{Change, Members};
+use crate::control::Standing;
 use highwater_kit::validation::own::bit;
 use highwater_seam::Nanos;
 

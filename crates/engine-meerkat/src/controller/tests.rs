@@ -4,7 +4,7 @@ use highwater_core::Durability;
 use highwater_core::evidence::{Start, Starts};
 
 use super::*;
-use crate::meerkat::journal::{End, Kept};
+use crate::journal::{End, Kept};
 use highwater_kit::witness::DiskWord;
 use highwater_seam::options::Options;
 

@@ -6,9 +6,9 @@ use highwater_core::{NodeId, Timestamp, hooks, planted};
 
 use super::MeerkatWorker;
 use super::delegates::Whom;
-use crate::meerkat::facts::Ended;
-use crate::meerkat::journal::Waits;
-use crate::meerkat::shared::Seat;
+use crate::facts::Ended;
+use crate::journal::Waits;
+use crate::shared::Seat;
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::own::Vote;
 use highwater_kit::validation::payload::{Payload, with_key};
@@ -95,7 +95,7 @@ impl MeerkatWorker {
     /// Two facts say so, of own ones as well: what is closed, and up to where records have gone. [`Records::entry`](highwater_kit::validation::record::Records::entry)
     /// asserts what follows.
     pub(super) fn is_closed(&self, node: NodeId, ts: Timestamp) -> bool {
-        if node == self.me && planted!(meerkat::OwnInstalledAgain) {
+        if node == self.me && planted!(OwnInstalledAgain) {
             return false;
         }
         if ts <= self.gone[node.0 as usize].0 {
@@ -122,7 +122,7 @@ impl MeerkatWorker {
         self.learn(now, (node, ts), payload);
         let known = self.records.get(node, ts).is_some_and(|record| record.payload.is_some());
         // Whoever proposes in a view above 0 sends what it writes along: see `terminate`.
-        if view == 0 || !commit || known || planted!(meerkat::PromiseAtOnce) {
+        if view == 0 || !commit || known || planted!(PromiseAtOnce) {
             self.consider(now, from, (node, ts), (view, commit));
         }
     }
@@ -185,10 +185,10 @@ impl MeerkatWorker {
             return Err(record.view);
         }
         assert!(record.outcome.is_none(), "{ts} is over: there is nothing to accept");
-        let whole = !commit || view == 0 || record.payload.is_some() || planted!(meerkat::PromiseAtOnce);
+        let whole = !commit || view == 0 || record.payload.is_some() || planted!(PromiseAtOnce);
         assert!(whole, "who accepts in view {view} that {ts} commits has what it writes");
         if let Some((before, decision)) = record.accepted {
-            let same = before != view || decision == commit || planted!(meerkat::ViewShared);
+            let same = before != view || decision == commit || planted!(ViewShared);
             assert!(same, "view {view} of {ts} has one proposal");
         }
         record.view = view;
@@ -253,16 +253,16 @@ impl MeerkatWorker {
         let (payload, marked) = (record.payload.clone(), record.marked);
         if commit {
             let Some(payload) = &payload else { return false };
-            let lost = planted!(meerkat::OutcomeLost) && record.valid.is_none();
+            let lost = planted!(OutcomeLost) && record.valid.is_none();
             if !lost {
                 self.apply(payload);
             }
         }
         if let Some(payload) = &payload
             && (marked || commit)
-            && (commit || !planted!(meerkat::MarksLeft))
+            && (commit || !planted!(MarksLeft))
         {
-            unmark(&self.marks, payload, ts, commit && !planted!(meerkat::RtsNotRaised));
+            unmark(&self.marks, payload, ts, commit && !planted!(RtsNotRaised));
         }
         self.note(now, node, Told { outcome: Some(commit), ..Told::of(ts) });
         self.records.end(now, node, ts, commit);

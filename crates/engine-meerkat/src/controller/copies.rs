@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use highwater_core::{Epoch, NodeId};
 
 use super::MeerkatController;
-use crate::meerkat::control::{Control, Standing};
-use crate::meerkat::shared::Command;
+use crate::control::{Control, Standing};
+use crate::shared::Command;
 use highwater_kit::copy::CopyName;
 use highwater_kit::witness::Met;
 use highwater_seam::Nanos;

@@ -225,9 +225,8 @@ impl MeerkatWorker {
     /// The epoch that it works in now, if it does: not while it pauses, or other workers still install what came before.
     fn working(&self) -> Option<Epoch> {
         let seat = self.seat.as_ref()?;
-        let paused = self.paused.is_some() && !highwater_core::planted!(meerkat::OldEpochCounts);
-        let open =
-            self.shared.open_epoch() == Some(seat.epoch) || highwater_core::planted!(meerkat::OldEpochCounts);
+        let paused = self.paused.is_some() && !highwater_core::planted!(OldEpochCounts);
+        let open = self.shared.open_epoch() == Some(seat.epoch) || highwater_core::planted!(OldEpochCounts);
         (!paused && open).then_some(seat.epoch)
     }
 
@@ -404,7 +403,7 @@ impl MeerkatWorker {
         let before = self.shared.oldest_pending();
         let own = self.closed();
         self.delegates.assert_open(own);
-        let planted = highwater_core::planted!(meerkat::TrimmedEarly);
+        let planted = highwater_core::planted!(TrimmedEarly);
         let Some(seat) = &self.seat else { return };
         // Who has no vote coordinates nothing.
         let mut least = if seat.votes { own } else { Timestamp::MAX };

@@ -9,9 +9,9 @@ use highwater_core::{Epoch, NodeId, Outcome, Timestamp};
 use highwater_store::Applier;
 
 use super::MeerkatWorker;
-use crate::meerkat::change::Ended;
-use crate::meerkat::journal::Record;
-use crate::meerkat::shared::{Begin, Command, Report, Seat};
+use crate::change::Ended;
+use crate::journal::Record;
+use crate::shared::{Begin, Command, Report, Seat};
 use highwater_kit::copy::{CopyMessage, Installer, Source};
 use highwater_kit::validation::message::TAG;
 use highwater_kit::validation::tx::MeerkatTx;

@@ -6,11 +6,9 @@ use highwater_core::{Epoch, Incarnation, NodeId};
 
 use super::MeerkatController;
 use super::attempt::Attempt;
-use crate::meerkat::change::Members;
-use crate::meerkat::control::{Memory, Standing};
-use crate::meerkat::{
-    ABORTED, BUSY, CHANGES, COPIED, DECIDED, FAST, IN_THE_WAY, LEARNERS, SLOW, TOO_LATE, VOTERS,
-};
+use crate::change::Members;
+use crate::control::{Memory, Standing};
+use crate::{ABORTED, BUSY, CHANGES, COPIED, DECIDED, FAST, IN_THE_WAY, LEARNERS, SLOW, TOO_LATE, VOTERS};
 use highwater_seam::{Figure, Member, Nanos, Service, Status};
 
 impl MeerkatController {
@@ -119,7 +117,7 @@ impl MeerkatController {
         let count = |who: fn(&Members) -> usize| self.members.as_ref().map_or(0, who) as u64;
         let copies = matches!(self.standing, Standing::Learning | Standing::Outside | Standing::Ready);
         let copied = self.shared.sum(|cell| &cell.copied);
-        let figure = |name, figure: fn(&crate::meerkat::shared::Cell) -> &std::sync::atomic::AtomicU64| {
+        let figure = |name, figure: fn(&crate::shared::Cell) -> &std::sync::atomic::AtomicU64| {
             Figure::each(name, self.shared.cells.iter().map(|cell| figure(cell).load(Ordering::Relaxed)))
         };
         Status {
