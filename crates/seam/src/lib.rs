@@ -14,62 +14,37 @@
 //! - panic at writes that it cannot bring to a disk;
 //! - on `wake_workers` / `wake_controller`, give those who sleep a turn soon.
 
-#[cfg(not(loom))]
+#![cfg(not(loom))]
+
 mod checkpoint;
-#[cfg(not(loom))]
 mod counters;
-#[cfg(not(loom))]
 pub mod engine;
-#[cfg(not(loom))]
 mod handover;
-#[cfg(not(loom))]
 pub mod hot;
 pub mod mailbox;
-#[cfg(not(loom))]
 mod members;
-#[cfg(not(loom))]
 pub mod memory;
-#[cfg(not(loom))]
 pub mod observer;
-#[cfg(not(loom))]
 pub mod options;
-#[cfg(not(loom))]
 mod outbox;
-#[cfg(not(loom))]
 pub mod padded;
 #[cfg(feature = "planted")]
 pub mod planted;
-#[cfg(not(loom))]
 mod replica;
-#[cfg(not(loom))]
 mod request;
-#[cfg(not(loom))]
 mod shares;
-#[cfg(not(loom))]
 mod status;
-pub mod sync;
 
 pub use highwater_core::Nanos;
 
-#[cfg(not(loom))]
 pub use checkpoint::{CheckpointNews, CheckpointOrder, Resume, releasable};
-#[cfg(not(loom))]
 pub use counters::Counters;
-#[cfg(not(loom))]
 pub use engine::{Abilities, Engine};
-#[cfg(not(loom))]
 pub use handover::Handover;
-#[cfg(not(loom))]
 pub use members::{MemberAnswer, MemberChange, Roster};
-#[cfg(not(loom))]
 pub use observer::{Rules, Teller};
-#[cfg(not(loom))]
 pub use options::Options;
-#[cfg(not(loom))]
 pub use outbox::{Endpoint, Frame, LogPosition, Outbox, RELEASE_BYTES, Released};
-#[cfg(not(loom))]
 pub use replica::{ControlOutbox, Controller, DiskState, Next, Replica, Worker};
-#[cfg(not(loom))]
 pub use request::{ClientId, Freshness, Owner, Refusal, Request, Session, Taken, Token};
-#[cfg(not(loom))]
 pub use status::{Figure, Member, Service, Status};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::sync::{AtomicBool, Mutex, Ordering};
+use highwater_core::sync::{AtomicBool, Mutex, Ordering};
 
 /// A queue for rare messages. Whoever puts one in wakes the owner, in its own way.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use super::health::LONG_EXECUTION;
 use super::messages::Report;
 use super::pulse::Pulse;
 use super::shared::Shared;
+use highwater_core::sync::Ordering;
 use highwater_seam::options::Options;
-use highwater_seam::sync::Ordering;
 use highwater_seam::{Counters, Nanos, Next, Outbox, Refusal};
 
 /// Which worker of which replica this is, and what it shares with the others.

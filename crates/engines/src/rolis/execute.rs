@@ -11,11 +11,11 @@ use super::hooks;
 use super::messages::Report;
 use super::pending::Pending;
 use super::seal::Sealer;
+use highwater_core::sync::Ordering;
 use highwater_kit::attempt::{Ends, attempt};
 use highwater_kit::call::Call;
 use highwater_kit::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
 use highwater_seam::memory::Grant;
-use highwater_seam::sync::Ordering;
 use highwater_seam::{Counters, Nanos, Outbox, Request, Taken, Token};
 
 /// Runs procedures.

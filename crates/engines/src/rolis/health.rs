@@ -21,8 +21,8 @@ use super::desk::Desk;
 use super::hooks;
 use super::pulse::{NEVER, Pulse};
 use super::shared::Shared;
+use highwater_core::sync::Ordering;
 use highwater_seam::Nanos;
-use highwater_seam::sync::Ordering;
 
 /// A turn overdue for so many election timeouts: the worker is stuck.
 pub const STUCK: u64 = 4;

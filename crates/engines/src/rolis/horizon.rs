@@ -6,7 +6,7 @@
 use highwater_core::Timestamp;
 
 use super::hooks;
-use highwater_seam::sync::{AtomicU64, Ordering, fence};
+use highwater_core::sync::{AtomicU64, Ordering, fence};
 
 /// `timestamp << 1 | pinning`, on cache lines of its own: appliers load it for every entry.
 ///

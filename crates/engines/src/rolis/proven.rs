@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use highwater_core::Timestamp;
 
+use highwater_core::sync::{AtomicU64, Mutex, Ordering};
 use highwater_seam::Nanos;
-use highwater_seam::sync::{AtomicU64, Mutex, Ordering};
 
 /// One per replica. Shared by its workers and its controller.
 #[derive(Debug, Default)]

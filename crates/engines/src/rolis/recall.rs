@@ -15,7 +15,7 @@ use highwater_core::NodeId;
 use super::context::{Context, Turn};
 use super::messages::Report;
 use super::probes::{ProbeMessage, Probes};
-use highwater_seam::sync::Ordering;
+use highwater_core::sync::Ordering;
 use highwater_seam::{Nanos, Next};
 
 /// How far a worker is with it.

@@ -14,12 +14,12 @@ use super::pulse::Pulse;
 use super::readable::{beyond, name};
 use super::snapshots::{Offer, Rounds};
 use super::watermark::Watermark;
+use highwater_core::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 use highwater_seam::Nanos;
 use highwater_seam::mailbox::Mailbox;
 use highwater_seam::memory::Account;
 use highwater_seam::options::Options;
 use highwater_seam::padded::Padded;
-use highwater_seam::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 
 /// One per replica.
 pub struct Shared {

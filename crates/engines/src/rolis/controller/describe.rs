@@ -9,7 +9,7 @@ use super::super::bounded::PATIENCE;
 use super::super::shared::StreamStatus;
 use super::super::status::{ACCEPTED, APPLIED, CLOSED, DECIDED, LOG_BYTES, MARK, Role};
 use super::RolisController;
-use highwater_seam::sync::Ordering;
+use highwater_core::sync::Ordering;
 use highwater_seam::{Figure, Member, Nanos, Service, Status};
 
 impl RolisController {

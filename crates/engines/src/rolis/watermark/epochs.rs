@@ -6,7 +6,7 @@ use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp};
 use super::super::hooks;
 use super::Watermark;
 use super::arrival::{Arrival, Ends, Start};
-use highwater_seam::sync::{MutexGuard, Ordering};
+use highwater_core::sync::{MutexGuard, Ordering};
 
 impl Watermark {
     /// The ends of epochs, as far as they are known.
