@@ -171,7 +171,7 @@ fn decided(status: &Status) -> u64 {
     status.figure(DECIDED).iter().sum()
 }
 
-/// See [`Engine::converged`](highwater_engines::Engine::converged): nothing is under way, and all have learnt of the same number.
+/// See [`Engine::converged`](highwater_seam::Engine::converged): nothing is under way, and all have learnt of the same number.
 pub fn converged(statuses: &[Option<Status>], serving: Option<NodeId>) -> Result<u64, String> {
     let (all, first) = whole(statuses, serving)?;
     for status in &all {
@@ -186,7 +186,7 @@ pub fn converged(statuses: &[Option<Status>], serving: Option<NodeId>) -> Result
     Ok(decided(first))
 }
 
-/// See [`Engine::lag`](highwater_engines::Engine::lag).
+/// See [`Engine::lag`](highwater_seam::Engine::lag).
 pub fn lag(own: &Status, serving: &Status) -> u64 {
     decided(serving).saturating_sub(decided(own))
 }

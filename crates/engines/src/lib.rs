@@ -3,11 +3,11 @@
 #![cfg(not(loom))]
 
 pub mod registry;
-pub mod rolis;
 
 pub use registry::{EngineKind, build};
 
 pub use highwater_engine_meerkat as meerkat;
+pub use highwater_engine_rolis as rolis;
 pub use highwater_kit::{copy, sessions};
 pub use highwater_seam as seam;
 pub use highwater_seam::mailbox;

@@ -113,11 +113,11 @@ macro_rules! engines {
 
 engines! {
     /// Speculate, replicate through one stream per worker, release below the watermark.
-    Rolis = crate::rolis::Rolis,
+    Rolis = highwater_engine_rolis::Rolis,
     /// The same store, no replication: the denominator of every ratio.
     Silo = highwater_engine_baseline::silo::Silo,
     /// One shared stream for all workers: the paper's figure 2.
-    Strawman = crate::rolis::Strawman,
+    Strawman = highwater_engine_rolis::Strawman,
     /// Plain primary-backup, as small as an engine can be: an example, and a test of the seam.
     Backup = highwater_engine_baseline::backup::Backup,
     /// Leaderless: every replica takes transactions, all validate them.

@@ -52,11 +52,11 @@ pub trait Worker: Send {
     }
 
     /// Runs a transaction to its speculative commit, or puts it off, and says which. The reply comes out of a later turn, once released.
-    /// Begins with [`Abilities::admit`](highwater_engines::Abilities::admit), as [`submit_snapshot`](Worker::submit_snapshot) does.
+    /// Begins with [`Abilities::admit`](crate::Abilities::admit), as [`submit_snapshot`](Worker::submit_snapshot) does.
     fn submit(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal>;
 
     /// Whether [`Outbox::written`] is to name the rows that take effect here from now on, whichever replica was asked to write them. Nothing to do for an
-    /// engine that does not [let every replica write](highwater_engines::Abilities::leaderless).
+    /// engine that does not [let every replica write](crate::Abilities::leaderless).
     fn tell_writes(&mut self, tells: bool) {
         let _ = tells;
     }
@@ -99,7 +99,7 @@ pub trait Worker: Send {
     /// A client that coordinates its transactions itself is connected.
     ///
     /// # Errors
-    /// [`Refusal::Unsupported`], if the engine has no [such clients](highwater_engines::Abilities::client_coordinators).
+    /// [`Refusal::Unsupported`], if the engine has no [such clients](crate::Abilities::client_coordinators).
     fn client_up(&mut self, now: Nanos, client: ClientId) -> Result<(), Refusal> {
         let _ = (now, client);
         Err(Refusal::Unsupported)

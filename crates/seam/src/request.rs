@@ -19,13 +19,13 @@ pub struct Request<'a> {
     pub procedure: ProcedureId,
     /// Its arguments; copied if they must outlive the call.
     pub args: &'a [u8],
-    /// Whose request this is, for engines that run a repeated one once: see [`sessions`](highwater_engines::sessions). One that may not run ends
+    /// Whose request this is, for engines that run a repeated one once: see `sessions`. One that may not run ends
     /// with [`Outcome::Denied`](highwater_core::Outcome::Denied). An engine without
-    /// [`sessions`](highwater_engines::Abilities::sessions) refuses it.
+    /// [`sessions`](crate::Abilities::sessions) refuses it.
     pub session: Option<Session>,
     /// How fresh what it reads has to be, beyond what the engine gives anyway. A replica that cannot prove in time that it is so fresh
     /// ends it with [`Outcome::Denied`](highwater_core::Outcome::Denied): it waits two election timeouts at most. An engine without
-    /// [`freshness`](highwater_engines::Abilities::freshness) refuses it.
+    /// [`freshness`](crate::Abilities::freshness) refuses it.
     pub freshness: Option<Freshness>,
     /// Nobody waits for the reply after this. A hint: an engine may end a request that has not begun by then with
     /// [`Outcome::Conflict`](highwater_core::Outcome::Conflict), because nothing was done, and may as well run it.
@@ -43,7 +43,7 @@ impl<'a> Request<'a> {
 /// the reply was lost or the outcome unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Session {
-    /// Which client, over all its connections: what [`sessions::open`](highwater_engines::sessions::open) gave it.
+    /// Which client, over all its connections: what `sessions::open` gave it.
     pub id: u64,
     /// Which of its requests, from 1 on: each has a larger number than those before.
     pub sequence: u64,
@@ -67,7 +67,7 @@ pub enum Freshness {
     /// Everything that was acknowledged at least so many nanoseconds before the request came is in it, by the clock of the replica that
     /// reads. No clocks are compared.
     Within(Nanos),
-    /// Everything committed up to this timestamp is in it, which a reply of this cluster carried ([`Released::at`](highwater_engines::Released::at)): a
+    /// Everything committed up to this timestamp is in it, which a reply of this cluster carried ([`Released::at`](crate::Released::at)): a
     /// client's own last write, so that it reads what it wrote.
     Since(Timestamp),
 }
@@ -97,6 +97,6 @@ pub enum Refusal {
     /// Too much is in flight; ask again after the next turn. The host should stop reading from clients meanwhile.
     Busy,
     /// The engine cannot keep the request's session or freshness, on any replica: see
-    /// [`Abilities::admit`](highwater_engines::Abilities::admit).
+    /// [`Abilities::admit`](crate::Abilities::admit).
     Unsupported,
 }

@@ -18,7 +18,7 @@ pub const CLOSED: &str = "closed";
 /// bytes of log kept.
 pub const LOG_BYTES: &str = "log_bytes";
 
-/// See [`Engine::converged`](crate::Engine::converged).
+/// See [`Engine::converged`](highwater_seam::Engine::converged).
 pub fn converged(statuses: &[Option<Status>], serving: Option<NodeId>) -> Result<u64, String> {
     let (all, leader) = whole(statuses, serving)?;
     let decided = leader.figure(DECIDED);

@@ -3,13 +3,13 @@
 use highwater_core::{Ballot, EntryIndex, Epoch, Generation, Timestamp};
 use highwater_store::{Applier, Occ};
 
-use crate::rolis::apply::Replay;
-use crate::rolis::context::Turn;
-use crate::rolis::hooks;
-use crate::rolis::locate::{begins_too_late, locate};
-use crate::rolis::messages::{Command, Report, Restart};
-use crate::rolis::opening::Opening;
-use crate::rolis::seal::fresh_entry;
+use crate::apply::Replay;
+use crate::context::Turn;
+use crate::hooks;
+use crate::locate::{begins_too_late, locate};
+use crate::messages::{Command, Report, Restart};
+use crate::opening::Opening;
+use crate::seal::fresh_entry;
 use highwater_kit::copy::{Installer, Sender};
 use highwater_seam::Outbox;
 

@@ -281,80 +281,80 @@ pub fn holds(undecided_bytes: u64, replies: usize) {
 /// Whether a worker that executes takes back that it is quiet.
 #[inline(always)]
 pub fn takes_quiet_back() -> bool {
-    !planted!(rolis::QuietKept)
+    !planted!(QuietKept)
 }
 
 /// When the reply of a transaction may leave: at its timestamp, whether it wrote or only read.
 #[inline(always)]
 pub fn release_time(ts: Timestamp, read_only: bool, last: Option<Timestamp>) -> Timestamp {
-    if read_only && planted!(rolis::ReadUnmarked) { last.unwrap_or_default() } else { ts }
+    if read_only && planted!(ReadUnmarked) { last.unwrap_or_default() } else { ts }
 }
 
 /// Up to where a read may have looked that waits for no entry: the mark.
 #[inline(always)]
 pub fn read_bound(mark: Timestamp) -> Timestamp {
-    if planted!(rolis::ReadAboveMark) { Timestamp::MAX } else { mark }
+    if planted!(ReadAboveMark) { Timestamp::MAX } else { mark }
 }
 
 /// Whether a read leaves before anybody has confirmed that this node leads: never.
 #[inline(always)]
 pub fn releases_unconfirmed() -> bool {
-    planted!(rolis::ReadUnconfirmed)
+    planted!(ReadUnconfirmed)
 }
 
 /// Whether the answer to a question counts that was asked before a read ran: never.
 pub fn counts_old_answers() -> bool {
-    planted!(rolis::AnswerOutlived)
+    planted!(AnswerOutlived)
 }
 
 /// Up to where a leader releases: the mark. (Not `whole`, the end of the entry into which it falls.)
 #[inline(always)]
 pub fn release_bound(mark: Timestamp, whole: impl FnOnce() -> Timestamp) -> Timestamp {
-    if planted!(rolis::EntryReleasedWhole) { whole() } else { mark }
+    if planted!(EntryReleasedWhole) { whole() } else { mark }
 }
 
 /// Up to where a leader forgets before-images: the mark. (Not how far its own stream is closed.)
 #[inline(always)]
 pub fn undo_bound(mark: Timestamp, own: impl FnOnce() -> Timestamp) -> Timestamp {
-    if planted!(rolis::UndoForgotten) { own() } else { mark }
+    if planted!(UndoForgotten) { own() } else { mark }
 }
 
 /// Whether the workers of a leader that gives its lead up take nothing more: so it is.
 pub fn stops_taking() -> bool {
-    !planted!(rolis::AbandonedGoesOn)
+    !planted!(AbandonedGoesOn)
 }
 
 /// Whether a leader raises the level once a majority can read it: all must.
 pub fn raises_early() -> bool {
-    planted!(rolis::LevelRaisedEarly)
+    planted!(LevelRaisedEarly)
 }
 
 /// Whether a takeover starts its epoch in this stream, of so many: it does in all of them.
 pub fn starts_epoch_in(stream: StreamId, streams: u16) -> bool {
-    !(planted!(rolis::EpochEndSkipped) && streams > 1 && stream.0 + 1 == streams)
+    !(planted!(EpochEndSkipped) && streams > 1 && stream.0 + 1 == streams)
 }
 
 /// Whether an epoch opens though no quorum knows yet that its beginning is decided: never.
 pub fn opens_early() -> bool {
-    planted!(rolis::OpensEarly)
+    planted!(OpensEarly)
 }
 
 /// Whether a stream answers a candidate without promising: never.
 pub fn fences_unpromised(foreign: bool) -> bool {
-    foreign && planted!(rolis::PromiseUnfenced)
+    foreign && planted!(PromiseUnfenced)
 }
 
 /// Whether a deposed leader rolls back what is above the final mark.
 pub fn rolls_back() -> bool {
-    !planted!(rolis::NoRollBack)
+    !planted!(NoRollBack)
 }
 
 /// Up to where an entry is installed that reaches to `last`: the bound as it is, whether the entry's epoch has `ended` or not.
 #[inline(always)]
 pub fn install_bound(bound: Timestamp, last: Timestamp, ended: bool) -> Timestamp {
-    if ended && planted!(rolis::FinalMarkIgnored) {
+    if ended && planted!(FinalMarkIgnored) {
         Timestamp::MAX
-    } else if ended && last > bound && planted!(rolis::EntrySkippedWhole) {
+    } else if ended && last > bound && planted!(EntrySkippedWhole) {
         Timestamp::ZERO
     } else {
         bound
@@ -364,91 +364,91 @@ pub fn install_bound(bound: Timestamp, last: Timestamp, ended: bool) -> Timestam
 /// Up to where an entry of a disk belongs to a moment that is restored.
 #[inline(always)]
 pub fn restored_bound(mark: Timestamp, moment: Timestamp) -> Timestamp {
-    if planted!(rolis::RestoredAboveMark) { Timestamp::MAX } else { mark.min(moment) }
+    if planted!(RestoredAboveMark) { Timestamp::MAX } else { mark.min(moment) }
 }
 
 /// Up to where a follower unlinks tombstones: what every stream has applied. (Not the mark.)
 #[inline(always)]
 pub fn tombstone_floor(applied: impl FnOnce() -> Timestamp, mark: impl FnOnce() -> Timestamp) -> Timestamp {
-    if planted!(rolis::TombstoneEarly) { mark() } else { applied() }
+    if planted!(TombstoneEarly) { mark() } else { applied() }
 }
 
 /// Whether who copies a state follows the log from its present end: never, but from the copy's floor.
 pub fn copy_starts_late() -> bool {
-    planted!(rolis::CopyStartsLate)
+    planted!(CopyStartsLate)
 }
 
 /// Up to where chunks of a copy may leave.
 pub fn settled(mark: Timestamp) -> Timestamp {
-    if planted!(rolis::CopyUnheld) { Timestamp::MAX } else { mark }
+    if planted!(CopyUnheld) { Timestamp::MAX } else { mark }
 }
 
 /// Whether the new leader moves its clock past the old log.
 pub fn advances_clock() -> bool {
-    !planted!(rolis::ClockNotAdvanced)
+    !planted!(ClockNotAdvanced)
 }
 
 /// Whether a worker that takes no turns, or a stream that stands still, counts as such.
 pub fn notices_trouble() -> bool {
-    !planted!(rolis::StuckIsSound)
+    !planted!(StuckIsSound)
 }
 
 /// Whether a leader that takes nothing more because its disk hangs makes way.
 pub fn notices_hung_disks() -> bool {
-    !planted!(rolis::HungDiskIsSound)
+    !planted!(HungDiskIsSound)
 }
 
 /// Whether an applier goes past the timestamp at which a snapshot is being pinned: never.
 #[inline(always)]
 pub fn overtakes_pins() -> bool {
-    planted!(rolis::PinOvertaken)
+    planted!(PinOvertaken)
 }
 
 /// Whether a snapshot is shown before every stream is installed up to it: never.
 pub fn shows_incomplete() -> bool {
-    planted!(rolis::SnapshotIncomplete)
+    planted!(SnapshotIncomplete)
 }
 
 /// Whether a follower takes an old answer of its leader for a proof of today: never.
 pub fn believes_old_proofs() -> bool {
-    planted!(rolis::BoundUnproved)
+    planted!(BoundUnproved)
 }
 
 /// Whether a leader vouches before anybody has confirmed that it leads: never.
 pub fn vouches_unasked() -> bool {
-    planted!(rolis::VouchUnasked)
+    planted!(VouchUnasked)
 }
 
 /// Whether a stream that has said nothing in this epoch does not hold the mark: it does.
 #[inline(always)]
 pub fn ignores_silent_streams() -> bool {
-    planted!(rolis::SilentStreamIgnored)
+    planted!(SilentStreamIgnored)
 }
 
 /// Whether a claim counts before its index is decided here: never.
 #[inline(always)]
 pub fn trusts_claims() -> bool {
-    planted!(rolis::ClaimUnchecked)
+    planted!(ClaimUnchecked)
 }
 
 /// Whether the next leader stands before all that this one executed is released: never.
 pub fn stands_unreleased() -> bool {
-    planted!(rolis::HandedOverUnreleased)
+    planted!(HandedOverUnreleased)
 }
 
 /// Whether a report leaves before what it vouches for is on disk: never.
 pub fn reports_unsynced() -> bool {
-    planted!(rolis::PromiseUnsynced)
+    planted!(PromiseUnsynced)
 }
 
 /// Whether a checkpoint is published before what it scanned is settled.
 pub fn checkpoints_unsettled() -> bool {
-    planted!(rolis::CheckpointUnsettled)
+    planted!(CheckpointUnsettled)
 }
 
 /// Whether tombstones stay while a checkpoint is scanned.
 pub fn checkpoint_keeps_tombstones() -> bool {
-    !planted!(rolis::CheckpointMissesTombstones)
+    !planted!(CheckpointMissesTombstones)
 }
 
 /// How many bytes of records lie between two points from which recovery may begin.

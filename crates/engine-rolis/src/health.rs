@@ -31,7 +31,7 @@ pub const LONG_EXECUTION: u64 = 16;
 /// Behind what has been executing for so many nothing further is executed before the worker's turn has ended: others wait, too.
 const PAUSE: u64 = 4;
 /// A transaction that has been executing for so many, 24 s, is asked to end: it does at its next row. What one transaction may do
-/// ([`max_transaction_rows`](crate::Options)) takes ten seconds on a core of its own, so this is for a worker that gets less than half a core.
+/// ([`max_transaction_rows`](highwater_seam::Options)) takes ten seconds on a core of its own, so this is for a worker that gets less than half a core.
 const ENOUGH: u64 = 200;
 /// A worker that executes and goes on is in time for so many: 38 s. A transaction that was not asked to end in time may commit meanwhile, and a commit is not cut short.
 const LONGEST_EXECUTION: u64 = 320;

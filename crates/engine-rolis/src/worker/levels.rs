@@ -1,13 +1,13 @@
-//! A worker and the level in use: [`Raising`](crate::rolis::raising::Raising) has the invariant, this is the worker's part of it.
+//! A worker and the level in use: [`Raising`](crate::raising::Raising) has the invariant, this is the worker's part of it.
 
 use highwater_consensus::Voter;
 use highwater_core::{EntryIndex, Level, NodeId};
 
-use crate::rolis::checked::level_if_sound;
-use crate::rolis::context::Turn;
-use crate::rolis::hooks;
-use crate::rolis::messages::Report;
-use crate::rolis::readable::level_of;
+use crate::checked::level_if_sound;
+use crate::context::Turn;
+use crate::hooks;
+use crate::messages::Report;
+use crate::readable::level_of;
 use highwater_seam::{Nanos, Worker};
 
 use super::RolisWorker;
@@ -85,9 +85,9 @@ mod tests {
     use highwater_store::Store;
 
     use super::*;
-    use crate::rolis::seal::fresh_entry;
-    use crate::rolis::shared::Shared;
-    use crate::rolis::wire::Head;
+    use crate::seal::fresh_entry;
+    use crate::shared::Shared;
+    use crate::wire::Head;
     use highwater_seam::options::Options;
     use highwater_seam::{Counters, Endpoint, Frame, Outbox};
 

@@ -3,7 +3,7 @@
 //! Each test has a plain word, written and read with `Relaxed`, in the place of what the protocol vouches for: rows of the
 //! store, a kept version, the content of a log. Who believes the protocol must find the word as it says.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p highwater-engines --release --test loom`
+//! `RUSTFLAGS="--cfg loom" cargo test -p highwater-engine-rolis --release --test loom`
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
 
@@ -17,19 +17,19 @@ use horizon::{Horizon, Lives};
 use watermark::{Arrival, OpenClaim, Start, Watermark};
 
 // The crate itself stands on a store, of which loom has little. These files do not, and are compiled here.
-#[path = "../src/rolis/facts.rs"]
+#[path = "../src/facts.rs"]
 #[allow(dead_code, reason = "told by hooks that loom does not get to")]
 mod facts;
-#[path = "../src/rolis/hooks.rs"]
+#[path = "../src/hooks.rs"]
 #[allow(dead_code, reason = "most are called where loom does not get to")]
 mod hooks;
-#[path = "../src/rolis/horizon.rs"]
+#[path = "../src/horizon.rs"]
 #[allow(dead_code, reason = "the crate uses all of it")]
 mod horizon;
 #[cfg(feature = "planted")]
-#[path = "../src/rolis/planted.rs"]
+#[path = "../src/planted.rs"]
 mod planted;
-#[path = "../src/rolis/watermark/mod.rs"]
+#[path = "../src/watermark/mod.rs"]
 #[allow(dead_code, reason = "the crate uses all of it")]
 mod watermark;
 

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use highwater_core::{Ballot, NodeId};
 
-use crate::rolis::apply::Applying;
-use crate::rolis::bounded::{PATIENCE, RECHECK};
-use crate::rolis::context::{Turn, recheck};
-use crate::rolis::hooks;
-use crate::rolis::locate::Donor;
-use crate::rolis::messages::Report;
-use crate::rolis::probes::ProbeMessage;
-use crate::rolis::wire::Head;
+use crate::apply::Applying;
+use crate::bounded::{PATIENCE, RECHECK};
+use crate::context::{Turn, recheck};
+use crate::hooks;
+use crate::locate::Donor;
+use crate::messages::Report;
+use crate::probes::ProbeMessage;
+use crate::wire::Head;
 use highwater_seam::{Endpoint, Frame, Nanos, Next};
 
 use super::{Mode, RolisWorker};

@@ -1,6 +1,6 @@
 //! A whole replica, and a follower's snapshots, under random schedules: real stores, real workers, a real controller.
 //!
-//! `RUSTFLAGS="--cfg shuttle" cargo test -p highwater-engines --release --test shuttle`; with `--features planted` and a
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p highwater-engine-rolis --release --test shuttle`; with `--features planted` and a
 //! bug's name in `PLANTED` they must fail.
 #![cfg(shuttle)]
 #![allow(clippy::unwrap_used)]
@@ -14,9 +14,10 @@ use highwater_core::{
     Abort, Clock, EntryIndex, Epoch, Incarnation, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure,
     ProcedureId, Registry, Schema, StreamId, TableId, TableSpec, Timestamp, Transaction,
 };
-use highwater_engines::rolis::shared::Shared;
-use highwater_engines::rolis::snapshots::Offer;
-use highwater_engines::{ControlOutbox, EngineKind, Options, Outbox, Request, Token, Worker};
+use highwater_engine_rolis::Rolis;
+use highwater_engine_rolis::shared::Shared;
+use highwater_engine_rolis::snapshots::Offer;
+use highwater_seam::{ControlOutbox, Engine, Options, Outbox, Request, Token, Worker};
 use highwater_store::{Applier, SnapshotTx, Store};
 use shuttle::thread;
 
@@ -105,8 +106,7 @@ fn a_replica_with_two_workers_is_strictly_serializable() {
     let test = || {
         let mut options = Options::new(NodeId(0), 1, 2, Incarnation(1));
         (options.heartbeat, options.election_timeout) = (1_000_000, 3_000_000);
-        let replica =
-            highwater_engines::build(EngineKind::Rolis, options, &Counters, Arc::new(Clock::counter()));
+        let replica = Rolis::build(options, &Counters, Arc::new(Clock::counter()));
         let (now, released): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
         let mut controller = replica.controller;
         let workers: Vec<_> = replica
@@ -185,7 +185,7 @@ fn a_snapshot_shows_the_state_at_its_timestamp() {
     let test = || {
         let mut options = Options::new(NodeId(0), 3, 2, Incarnation(1));
         options.snapshot_age = 0;
-        let account = highwater_engines::memory::Account::new(&options, 2);
+        let account = highwater_seam::memory::Account::new(&options, 2);
         let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), account));
         let store = Store::new(Schema::new(Counters.tables()));
         let members = Members::new(Epoch(1), vec![Voter { node: NodeId(0), incarnation: Incarnation(1) }]);

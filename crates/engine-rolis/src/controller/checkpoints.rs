@@ -247,9 +247,9 @@ mod tests {
     use highwater_store::Store;
 
     use super::*;
-    use crate::rolis::control::Granted;
-    use crate::rolis::messages::Report;
-    use crate::rolis::shared::Shared;
+    use crate::control::Granted;
+    use crate::messages::Report;
+    use crate::shared::Shared;
     use highwater_kit::copy::RETRY_AFTER as ASK_AFTER;
     use highwater_seam::Controller;
     use highwater_seam::memory::Account;
