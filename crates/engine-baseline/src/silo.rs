@@ -222,11 +222,14 @@ fn occ_of(store: &Arc<Store>, clock: &Arc<Clock>, options: &Options) -> Occ {
 pub struct Silo;
 
 impl Engine for Silo {
-    const NAME: &'static str = "silo";
-    const CODE: u8 = 1;
-    const ABOUT: &'static str = "the same store without replication: the denominator of every ratio";
-    const ABILITIES: Abilities =
-        Abilities { interruptible: true, sessions: true, real_time: true, in_order: true, ..Abilities::NONE };
+    const ABILITIES: Abilities = Abilities {
+        interruptible: true,
+        sessions: true,
+        real_time: true,
+        in_order: true,
+        closures: true,
+        ..Abilities::NONE
+    };
     #[cfg(feature = "planted")]
     const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
         &[highwater_kit::planted::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];

@@ -70,7 +70,7 @@ pub use highwater_kit::validation::{marks, message, own, payload, quorum, record
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_core::{Clock, Library, NodeId, Registry, Schema};
+use highwater_core::{Clock, Library, NodeId, Registry};
 use highwater_store::Store;
 
 use control::Control;
@@ -82,7 +82,7 @@ use highwater_kit::validation::{agreed, healthy, marks_of};
 use highwater_seam::engine::{Abilities, Engine, whole};
 use highwater_seam::observer::Rules;
 use highwater_seam::options::Options;
-use highwater_seam::{Counters, Replica, Service, Status, Worker};
+use highwater_seam::{Counters, Replica, Status, Worker};
 use shared::Shared;
 use worker::MeerkatWorker;
 /// For the model of schedules alone.
@@ -99,6 +99,7 @@ const ABILITIES: Abilities = Abilities {
     knows_old_disks: true,
     leaderless: true,
     client_coordinators: true,
+    closures: true,
     ..Abilities::NONE
 };
 const STRICT_ABILITIES: Abilities = Abilities { real_time: true, ..ABILITIES };
@@ -174,11 +175,8 @@ fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>, abilities
 
 /// What both have in common.
 macro_rules! meerkat {
-    ($engine:ident: $name:literal, $code:literal, $about:literal, $abilities:expr, $($bugs:expr),*) => {
+    ($engine:ident: $abilities:expr, $($bugs:expr),*) => {
         impl Engine for $engine {
-            const NAME: &'static str = $name;
-            const CODE: u8 = $code;
-            const ABOUT: &'static str = $about;
             const ABILITIES: Abilities = $abilities;
             const SITES: &'static [highwater_core::hooks::Site] = copy::hooks::SITES;
             #[cfg(feature = "planted")]
@@ -216,5 +214,5 @@ macro_rules! meerkat {
     };
 }
 
-meerkat!(Meerkat: "meerkat", 4, "leaderless: every replica takes transactions, all validate them; serializable", ABILITIES, planted::ALL);
-meerkat!(MeerkatStrict: "meerkat-strict", 5, "the same, in an order that agrees with real time", STRICT_ABILITIES, planted::ALL, planted::strict::ALL);
+meerkat!(Meerkat: ABILITIES, planted::ALL);
+meerkat!(MeerkatStrict: STRICT_ABILITIES, planted::ALL, planted::strict::ALL);

@@ -18,4 +18,5 @@ pub(super) const ABILITIES: Abilities = Abilities {
     leaderless: false,
     in_order: true,
     client_coordinators: false,
+    closures: true,
 };

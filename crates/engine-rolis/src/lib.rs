@@ -142,10 +142,6 @@ use worker::RolisWorker;
 pub struct Rolis;
 
 impl Engine for Rolis {
-    const NAME: &'static str = "rolis";
-    const CODE: u8 = 0;
-    const ABOUT: &'static str =
-        "speculate, replicate through one stream per worker, release below the watermark";
     const ABILITIES: Abilities = abilities::ABILITIES;
     const SITES: &'static [Site] = hooks::SITES;
     #[cfg(feature = "planted")]
@@ -195,9 +191,6 @@ impl Engine for Rolis {
 pub struct Strawman;
 
 impl Engine for Strawman {
-    const NAME: &'static str = "strawman";
-    const CODE: u8 = 2;
-    const ABOUT: &'static str = "the same with one stream for all workers";
     /// Of its workers only the first knows a store, and all commit under one lock: while one that holds it stands still, so do all.
     /// It is there to be compared in memory, and nobody has looked at what its shared stream owes to a disk. Every bound on the age of
     /// what is read it keeps without doing anything for it: only its leader reads, in transactions.

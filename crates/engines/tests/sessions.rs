@@ -1,5 +1,5 @@
 //! Sessions on an engine without replication: what is recorded, and what that does to a repeated request.
-#![cfg(not(any(loom, shuttle)))]
+#![cfg(all(feature = "laboratory", not(any(loom, shuttle))))]
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;

@@ -17,12 +17,6 @@ use crate::{Refusal, Replica, Request, Service, Status};
 /// Statuses are asked about together, by position (`None`: that replica does not answer). The answers are the same for the
 /// simulator, which has them at hand, and for whoever has them from admin ports.
 pub trait Engine {
-    /// Its name on the command line and in configurations.
-    const NAME: &'static str;
-    /// Its number on the wire between nodes. Never given to another one.
-    const CODE: u8;
-    /// What it is, in a line.
-    const ABOUT: &'static str;
     /// What it can do.
     const ABILITIES: Abilities;
     /// The rare choices that its replicas may get to: its own, and those of the parts that it uses. A simulator's plans draw them in
@@ -129,6 +123,8 @@ pub struct Abilities {
     pub in_order: bool,
     /// Clients may coordinate their transactions themselves: [`Worker::deliver_client`](crate::Worker::deliver_client).
     pub client_coordinators: bool,
+    /// A request is executed in the process that was asked, and other replicas get what it wrote: its code may be known to that process alone.
+    pub closures: bool,
 }
 
 impl Abilities {
@@ -148,6 +144,7 @@ impl Abilities {
         leaderless: false,
         in_order: false,
         client_coordinators: false,
+        closures: false,
     };
 
     /// Refuses a request that asks for what the engine cannot do, so that none seems to be done. Every submission begins

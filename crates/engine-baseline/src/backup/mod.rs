@@ -39,9 +39,6 @@ const ENTRIES: &str = "entries";
 pub struct Backup;
 
 impl Engine for Backup {
-    const NAME: &'static str = "backup";
-    const CODE: u8 = 3;
-    const ABOUT: &'static str = "plain primary-backup without takeover: the smallest example";
     const ABILITIES: Abilities = ABILITIES;
     #[cfg(feature = "planted")]
     const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =

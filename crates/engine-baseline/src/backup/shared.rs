@@ -19,6 +19,7 @@ pub(super) const ABILITIES: Abilities = Abilities {
     sessions: true,
     real_time: true,
     in_order: true,
+    closures: true,
     ..Abilities::NONE
 };
 

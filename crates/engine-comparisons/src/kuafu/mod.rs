@@ -41,10 +41,6 @@ use worker::KuafuWorker;
 pub struct Kuafu;
 
 impl Engine for Kuafu {
-    const NAME: &'static str = "kuafu";
-    const CODE: u8 = 8;
-    const ABOUT: &'static str =
-        "a comparison: KuaFu++, a primary with a shared counter and a shared log; no takeover";
     const ABILITIES: Abilities = Abilities { real_time: true, ..super::ABILITIES };
     #[cfg(feature = "planted")]
     const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] = &[

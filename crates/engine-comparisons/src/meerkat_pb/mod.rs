@@ -30,9 +30,6 @@ use worker::PbWorker;
 pub struct MeerkatPb;
 
 impl Engine for MeerkatPb {
-    const NAME: &'static str = "meerkat-pb";
-    const CODE: u8 = 6;
-    const ABOUT: &'static str = "a comparison: meerkat with a primary that validates alone; no takeover";
     const ABILITIES: Abilities = super::ABILITIES;
     #[cfg(feature = "planted")]
     const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] = &[

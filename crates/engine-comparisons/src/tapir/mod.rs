@@ -48,10 +48,6 @@ use worker::TapirWorker;
 pub struct Tapir;
 
 impl Engine for Tapir {
-    const NAME: &'static str = "tapir";
-    const CODE: u8 = 7;
-    const ABOUT: &'static str =
-        "a comparison: leaderless, one transaction record for all cores of a replica; no recovery";
     const ABILITIES: Abilities = super::ABILITIES;
     #[cfg(feature = "planted")]
     const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] = &[
