@@ -77,6 +77,7 @@ impl<B, F, S> Default for Checkpointing<B, F, S> {
 
 impl<B, F, S> Checkpointing<B, F, S> {
     /// Whether one may begin: there is none, and the last one is long enough ago if it came to nothing.
+    #[inline]
     pub fn may_begin(&self, now: Nanos) -> bool {
         self.stage.is_none() && now >= self.not_before
     }

@@ -33,6 +33,7 @@ pub struct Retry {
 }
 
 impl Retry {
+    #[inline]
     pub fn call(&self) -> Call<'_> {
         Call { procedure: self.procedure, args: &self.args, session: self.session }
     }

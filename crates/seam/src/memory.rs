@@ -95,6 +95,7 @@ pub struct Grant {
 
 impl Grant {
     /// Of the worker with this number.
+    #[inline]
     pub fn of(worker: usize) -> Grant {
         Grant { worker, denied: false, large: false }
     }

@@ -34,6 +34,7 @@ pub struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// A request that asks for nothing beyond its reply.
+    #[inline]
     pub fn new(token: Token, procedure: ProcedureId, args: &'a [u8]) -> Request<'a> {
         Request { token, procedure, args, session: None, freshness: None, deadline: None }
     }

@@ -103,6 +103,7 @@ pub struct Lanes {
 
 impl Lanes {
     /// How many requests wait.
+    #[inline]
     pub fn waiting(&self) -> usize {
         self.ages.len()
     }
@@ -181,6 +182,7 @@ impl Lanes {
     }
 
     /// When the next attempt is due.
+    #[inline]
     pub fn next(&self) -> Option<Nanos> {
         self.due.first().map(|(at, _)| *at)
     }
@@ -194,6 +196,7 @@ impl Lanes {
     }
 
     /// When the oldest request came that waits.
+    #[inline]
     pub fn oldest(&self) -> Option<Nanos> {
         self.ages.first_key_value().map(|((since, _), _)| *since)
     }

@@ -183,6 +183,7 @@ impl Linger {
     }
 
     /// When to look again.
+    #[inline]
     pub fn next(&self) -> Nanos {
         self.next
     }
@@ -244,6 +245,7 @@ impl Marks {
     }
 
     /// Asked after no trace of a key was found: the latest tombstone that was collected of it, or of another key of its slot.
+    #[inline]
     pub fn gone(&self, hash: u64) -> Timestamp {
         Timestamp(self.gone[(hash as usize) & (self.slots.len() - 1)].load(Ordering::Acquire))
     }
@@ -290,11 +292,13 @@ impl Marks {
     }
 
     /// Whether a transaction under way writes a key, or another one of its slot.
+    #[inline]
     pub fn is_written(&self, hash: u64) -> bool {
         lock(&self.slot(hash).0).all().any(|mark| mark & WRITES != 0)
     }
 
     /// Whether it is the transaction at `ts` that does.
+    #[inline]
     pub fn is_writer(&self, hash: u64, ts: Timestamp) -> bool {
         lock(&self.slot(hash).0).all().any(|mark| mark == ts.0 | WRITES)
     }
@@ -309,6 +313,7 @@ impl Marks {
     }
 
     /// A write is over; if it committed, it is installed.
+    #[inline]
     pub fn end_write(&self, hash: u64, ts: Timestamp) {
         lock(&self.slot(hash).0).remove(ts.0 | WRITES);
     }

@@ -61,21 +61,25 @@ impl Outcomes {
     }
 
     /// A transaction begins.
+    #[inline]
     pub fn open(&mut self, ts: Timestamp) {
         self.open.insert(ts);
     }
 
     /// A transaction never was: nobody was told of it, and nobody will be.
+    #[inline]
     pub fn unopen(&mut self, ts: Timestamp) {
         self.open.remove(&ts);
     }
 
     /// Whether a transaction is not over everywhere.
+    #[inline]
     pub fn is_open(&self, ts: Timestamp) -> bool {
         self.open.contains(&ts)
     }
 
     /// The earliest transaction that is not over everywhere.
+    #[inline]
     pub fn first_open(&self) -> Option<Timestamp> {
         self.open.first().copied()
     }
@@ -89,6 +93,7 @@ impl Outcomes {
     }
 
     /// The number of the last one.
+    #[inline]
     pub fn last(&self) -> u64 {
         self.last
     }
@@ -162,12 +167,14 @@ impl Outcomes {
     }
 
     /// Whether somebody has not heard all.
+    #[inline]
     pub fn unheard(&self) -> usize {
         self.log.len()
     }
 
     /// Bytes that are kept for those who have not heard, at each replica: what is written and read, and the records of it, which take more where
     /// that is small.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes + (self.log.len() * RECORD_BYTES).saturating_sub(FREE_BYTES)
     }

@@ -108,12 +108,14 @@ impl Asked {
     }
 
     /// Whether it may run in one transaction with others that want the same.
+    #[inline]
     pub fn joins(&self) -> bool {
         self.waited && !self.alone && self.attempts <= ALONE_AFTER
     }
 }
 
 /// When a request that came then waits for no attempt any more.
+#[inline]
 pub fn over_at(since: Nanos, options: &Options) -> Nanos {
     since + MOST_PATIENCE * options.election_timeout + 1
 }
@@ -196,6 +198,7 @@ pub enum Decision {
 
 impl Own {
     /// Who has said anything: a bit each.
+    #[inline]
     pub fn voted(&self) -> u32 {
         self.valid | self.invalid
     }
@@ -212,6 +215,7 @@ impl Tally {
     pub const NONE: Tally = Tally { valid: 0, invalid: 0, phase: Phase::Validating };
 
     /// Who has said anything: a bit each.
+    #[inline]
     pub fn voted(&self) -> u32 {
         self.valid | self.invalid
     }
@@ -292,21 +296,25 @@ impl Owns {
     }
 
     /// How many requests there are.
+    #[inline]
     pub fn len(&self) -> usize {
         self.all.len() + self.joined + self.lanes.waiting()
     }
 
     /// Whether there are none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Bytes that those under way hold.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Bytes of replies that wait: asked for with every request.
+    #[inline]
     pub fn reply_bytes(&self) -> usize {
         self.reply_bytes
     }
@@ -345,6 +353,7 @@ impl Vote {
 }
 
 /// A bit of a set of nodes.
+#[inline]
 pub fn bit(node: NodeId) -> u32 {
     1 << node.0
 }

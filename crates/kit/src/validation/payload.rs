@@ -52,11 +52,13 @@ pub struct Scan<'a> {
 
 impl Scan<'_> {
     /// Whether a key is in the range.
+    #[inline]
     pub fn covers(&self, key: &[u8]) -> bool {
         covers(self.range, key)
     }
 
     /// Which version of a key the scan saw; zero if it saw none.
+    #[inline]
     pub fn version_of(&self, key: &[u8]) -> Timestamp {
         self.items.iter().find(|(seen, _)| *seen == key).map_or(Timestamp::ZERO, |(_, version)| *version)
     }
@@ -152,12 +154,14 @@ impl Payload {
     }
 
     /// Its bytes.
+    #[inline]
     pub fn bytes(&self) -> &Bytes {
         &self.0
     }
 
     /// How long it is, in bytes: never 0.
     #[expect(clippy::len_without_is_empty, reason = "none is")]
+    #[inline]
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -190,6 +194,7 @@ impl Payload {
     }
 
     /// The transaction in wire form, with its timestamp; nothing if it writes nothing.
+    #[inline]
     pub fn transaction(&self) -> &[u8] {
         &self.0[self.ends().1..]
     }
@@ -219,6 +224,7 @@ impl Payload {
     /// Whether the two cannot both commit, this one at `ts` and `other` at `at`: one read what the other one, earlier in the order of
     /// timestamps, wrote over. Exact: no replica finds both valid ([`validate`](super::validate::validate)), so nothing is refused that could
     /// have committed.
+    #[inline]
     pub fn conflicts(&self, ts: Timestamp, other: &Payload, at: Timestamp) -> bool {
         self.missed(ts, other, at) || other.missed(at, self, ts)
     }

@@ -54,11 +54,13 @@ pub struct Post {
 
 impl Post {
     /// To so many nodes.
+    #[inline]
     pub fn new(nodes: u8) -> Post {
         Post { all: Bodies::default(), letters: (0..nodes).map(|_| Letter::default()).collect() }
     }
 
     /// To every replica.
+    #[inline]
     pub fn for_all(&mut self, message: &Message) {
         self.all.put(message);
     }
@@ -80,6 +82,7 @@ impl Post {
     }
 
     /// Whether there is anything for all.
+    #[inline]
     pub fn has_for_all(&self) -> bool {
         !self.all.is_empty()
     }
@@ -103,6 +106,7 @@ impl Post {
     }
 
     /// What is for all has gone to everybody who is there.
+    #[inline]
     pub fn sent_to_all(&mut self) {
         self.all.closed.clear();
     }

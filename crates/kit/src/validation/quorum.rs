@@ -34,11 +34,13 @@ impl Quorums {
     /// The same, but a decision without a second round takes all replicas: then a change of epoch commits nothing that less than a
     /// majority found valid, for a candidate of its rule 4 has been found valid by all that replied. With up to three nodes it is the
     /// same anyway.
+    #[inline]
     pub fn unanimous(self) -> Quorums {
         Quorums { fast: self.all, ..self }
     }
 
     /// What so many replies show at least of a transaction that `fast` replicas found valid.
+    #[inline]
     pub fn shown_of_fast(self, replies: u32) -> u32 {
         (self.fast + replies).saturating_sub(self.all)
     }

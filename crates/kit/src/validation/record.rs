@@ -64,6 +64,7 @@ pub struct Told {
 
 impl Told {
     /// Nothing yet.
+    #[inline]
     pub fn of(ts: Timestamp) -> Told {
         Told { ts, valid: None, accepted: None, outcome: None, payload: None, kept: false }
     }
@@ -132,26 +133,31 @@ impl Records {
     }
 
     /// The record of a transaction, if there is one.
+    #[inline]
     pub fn get(&self, node: NodeId, ts: Timestamp) -> Option<&Record> {
         self.of.get(&node)?.get(&ts)
     }
 
     /// Bytes of payloads were added.
+    #[inline]
     pub fn add_bytes(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 
     /// Bytes that they hold, about.
+    #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes + (self.count * RECORD_BYTES) as u64
     }
 
     /// How many there are.
+    #[inline]
     pub fn len(&self) -> usize {
         self.count
     }
 
     /// Whether there are none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -176,6 +182,7 @@ impl Records {
     }
 
     /// How many are not over.
+    #[inline]
     pub fn pending(&self) -> usize {
         self.pending
     }
@@ -204,6 +211,7 @@ impl Records {
     }
 
     /// A turn of the worker begins.
+    #[inline]
     pub fn begin_turn(&mut self, now: Nanos) {
         self.turns.begin(now);
     }
@@ -251,6 +259,7 @@ impl Records {
     }
 
     /// Forgets everything.
+    #[inline]
     pub fn clear(&mut self) {
         *self = Records::default();
     }

@@ -35,6 +35,7 @@ pub struct Layout {
 
 impl Layout {
     /// Of a cluster whose replicas have so many workers.
+    #[inline]
     pub fn new(workers: u16) -> Layout {
         Layout { bits: NODE_BITS + u32::from(workers.max(1)).next_power_of_two().trailing_zeros() }
     }
@@ -46,11 +47,13 @@ impl Layout {
     }
 
     /// By how many ticks `later` is later; 0 if it is not.
+    #[inline]
     pub fn ticks_between(self, ts: Timestamp, later: Timestamp) -> u64 {
         self.tick(later).saturating_sub(self.tick(ts))
     }
 
     /// So many units of a clock, in ticks.
+    #[inline]
     pub fn ticks(self, units: u64) -> u64 {
         units >> self.bits
     }
@@ -119,6 +122,7 @@ impl Stamps {
     }
 
     /// No further one is at or below this one, whoever proposed it.
+    #[inline]
     pub fn close_above(&mut self, ts: Timestamp) {
         self.last = self.last.max(self.layout.tick(ts) + 1);
     }

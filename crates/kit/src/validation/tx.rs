@@ -101,6 +101,7 @@ enum Together {
 
 impl MeerkatTx {
     /// Transactions on `store`, of at most so many bytes.
+    #[inline]
     pub fn new(store: Arc<Store>, most: usize) -> MeerkatTx {
         MeerkatTx::over(Latest::new(store), most)
     }
@@ -141,31 +142,37 @@ impl<S: Source> MeerkatTx<S> {
     }
 
     /// Where it reads: for validation, between transactions.
+    #[inline]
     pub fn latest(&mut self) -> &mut S {
         &mut self.latest
     }
 
     /// Everything that committed at or below was there before the first read: see [`Payload::as_of`].
+    #[inline]
     pub fn set_as_of(&mut self, ts: Timestamp) {
         self.as_of = ts;
     }
 
     /// The next transaction may make the store grow by so many bytes.
+    #[inline]
     pub fn set_room(&mut self, bytes: u64) {
         self.room = bytes;
     }
 
     /// Transactions that want to write end with [`Abort::DiskFull`], or not any more.
+    #[inline]
     pub fn refuse_writes(&mut self, refuses: bool) {
         self.refuses_writes = refuses;
     }
 
     /// The next request goes on with the transaction that is open, as if it came behind: it sees what that writes.
+    #[inline]
     pub fn join(&mut self) {
         self.joins = true;
     }
 
     /// Nobody of those that run in this transaction took anything back.
+    #[inline]
     pub fn is_whole(&self) -> bool {
         self.together != Together::Torn
     }
@@ -209,11 +216,13 @@ impl<S: Source> MeerkatTx<S> {
     }
 
     /// Bytes by which it makes the store grow, about.
+    #[inline]
     pub fn grows(&self) -> u64 {
         self.grows
     }
 
     /// The latest version that it saw: its timestamp has to be later.
+    #[inline]
     pub fn seen(&self) -> Timestamp {
         self.seen
     }
@@ -310,6 +319,7 @@ impl<S: Source> MeerkatTx<S> {
     }
 
     /// Bytes of what it has read and written so far.
+    #[inline]
     pub fn size(&self) -> usize {
         self.read_bytes() + self.writer.bytes().len()
     }
