@@ -1,5 +1,7 @@
 //! One attempt of a request where it is executed: what all engines do alike, whatever their transactions are.
 
+// circle: an attempt under a session is an attempt with a record around it, and `once` makes it with what stands here.
+
 use highwater_core::limits::MAX_REPLY_BYTES;
 use highwater_core::{Abort, Outcome, Registry, Timestamp, Transaction, Work};
 use highwater_store::Occ;

@@ -9,6 +9,8 @@
 //!
 //! A lane is there once somebody was put off in it. It stays behind the last one, with what is known of it, until some others have become idle.
 
+// circle: those who are put off are requests, and who owns requests owns the lanes in which they wait.
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::own::Asked;

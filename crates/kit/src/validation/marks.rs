@@ -22,7 +22,7 @@ use highwater_core::transaction::KeyRange;
 use highwater_core::{IndexKind, Schema, TableId, Timestamp};
 use highwater_store::sync::Backoff;
 
-use super::payload::covers;
+use super::payload::{covers, hash};
 use highwater_seam::Nanos;
 
 /// Marks that stand in a slot itself.
@@ -195,22 +195,6 @@ pub struct Marks {
     /// The latest tombstone by slot of its keys that was collected.
     gone: Box<[AtomicU64]>,
     ranges: Box<[Option<RangeMarks>]>,
-}
-
-/// A hash of a table's key.
-#[inline]
-pub fn hash(table: TableId, key: &[u8]) -> u64 {
-    const K: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mix = |hash: u64, word: u64| {
-        let product = u128::from(hash ^ word) * u128::from(K);
-        product as u64 ^ (product >> 64) as u64
-    };
-    let (words, rest) = key.as_chunks::<8>();
-    let hash =
-        words.iter().fold(mix(K, u64::from(table.0) + 1), |hash, word| mix(hash, u64::from_le_bytes(*word)));
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    mix(mix(hash, u64::from_le_bytes(last)), key.len() as u64)
 }
 
 impl Marks {

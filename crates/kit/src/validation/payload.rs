@@ -22,8 +22,6 @@ use highwater_core::log::{Key, TX_HEADER_BYTES, Transactions, Write, Writes};
 use highwater_core::transaction::KeyRange;
 use highwater_core::{TableId, Timestamp};
 
-use super::marks::hash;
-
 /// A key that was read, and which version of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read<'a> {
@@ -48,6 +46,22 @@ pub struct Scan<'a> {
     pub items: Vec<(&'a [u8], Timestamp)>,
     /// Which of them were tombstones.
     pub deleted: Vec<bool>,
+}
+
+/// A hash of a table's key.
+#[inline]
+pub fn hash(table: TableId, key: &[u8]) -> u64 {
+    const K: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |hash: u64, word: u64| {
+        let product = u128::from(hash ^ word) * u128::from(K);
+        product as u64 ^ (product >> 64) as u64
+    };
+    let (words, rest) = key.as_chunks::<8>();
+    let hash =
+        words.iter().fold(mix(K, u64::from(table.0) + 1), |hash, word| mix(hash, u64::from_le_bytes(*word)));
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    mix(mix(hash, u64::from_le_bytes(last)), key.len() as u64)
 }
 
 impl Scan<'_> {

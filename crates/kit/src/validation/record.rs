@@ -7,6 +7,8 @@
 //! Invariant: what is over everywhere, by its coordinator's word (`closed`), is over here, and no record of it is made again. One that was would be
 //! under way for ever, and nobody could say what it writes.
 
+// circle: what a transaction takes is counted in one number for its record and for its outcome, by the sizes of both.
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};
 

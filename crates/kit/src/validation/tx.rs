@@ -25,8 +25,7 @@ use highwater_core::{
 };
 use highwater_store::{Latest, Store};
 
-use super::marks::hash;
-use super::payload::{Payload, Read, covers, put_bound, put_read};
+use super::payload::{Payload, Read, covers, hash, put_bound, put_read};
 use crate::attempt::{Attempts, Ends, attempt};
 use crate::call::Call;
 use highwater_seam::Request;

@@ -16,8 +16,8 @@ use highwater_core::transaction::KeyRange;
 use highwater_core::{Direction, TableId, Timestamp, planted};
 use highwater_store::Latest;
 
-use super::marks::{InTheWay, Marks, hash};
-use super::payload::{Payload, with_key};
+use super::marks::{InTheWay, Marks};
+use super::payload::{Payload, hash, with_key};
 
 /// Looks whether the transaction can commit at `ts`, and marks what it reads and writes if so. If not, nothing is marked.
 pub fn validate(
