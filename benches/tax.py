@@ -28,7 +28,7 @@ CALLGRIND = "valgrind --tool=callgrind --instr-atstart=no --separate-threads=yes
 # By file and function; the first that fits a frame decides. Before-images come first, for they call what is another part's.
 BEFORE_IMAGES = re.compile(r"occ/images|check_images|check_removal|stored_key|append_(locked|spilled)|copy_unchanging|copy_locked_value")
 PARTS = [
-    ("the load: drawing, counting", r"crates/workloads/src/.*(generator|random|choice)|node/src/(load|clock)"),
+    ("the load: drawing, counting", r"crates/workloads/src/.*(generator|random|choice)|node/src/(load|clock)|core/src/clock/stopwatch"),
     ("encoding, checksum", r"core/src/(log|codec)"),
     ("executing", r"crates/(workloads|store)/|core/src/(procedure|transaction|schema|hooks)|engines/src/(attempt|call|rolis/execute|baseline)"),
     ("sealing", r"rolis/seal"),

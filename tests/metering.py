@@ -16,10 +16,9 @@ import sys
 
 # What is measuring, by the file in which a line stands.
 PARTS = [
-    ("worker/watch.rs", "requests begun and ended"),
+    ("host/watch.rs", "requests begun and ended"),
     ("/meter/", "histograms and counters"),
-    ("resp/describe.rs", "which command it is"),
-    ("resp/tally.rs", "commands taken"),
+    ("redis/src/describe.rs", "which command it is"),
     ("occ/met.rs", "keys at which transactions meet"),
     ("seam/hot", "keys at which transactions meet"),
 ]

@@ -18,7 +18,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 # Those that take longest begin first: else one of them is left alone at the end.
-LONGEST_FIRST = ["highwater", "highwater-node", "highwater-sim", "highwater-consensus"]
+LONGEST_FIRST = ["highwater", "highwater-redis", "highwater-node", "highwater-sim", "highwater-consensus"]
 SUMMARY = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
 
 

@@ -312,11 +312,11 @@ fn examples_agree_on_ports() {
 fn every_error_has_a_row() {
     let mut words = std::collections::BTreeSet::new();
     for path in [
-        "crates/node/src/resp/errors/command.rs",
-        "crates/node/src/resp/errors/request.rs",
-        "crates/node/src/resp/errors/texts.rs",
-        "crates/node/src/resp/endings.rs",
-        "crates/node/src/resp/modules/mod.rs",
+        "crates/redis/src/errors/command.rs",
+        "crates/redis/src/errors/request.rs",
+        "crates/redis/src/errors/texts.rs",
+        "crates/redis/src/endings.rs",
+        "crates/redis/src/modules/mod.rs",
         "crates/kit/src/sessions/mod.rs",
         "crates/engine-rolis/src/bounded.rs",
     ] {

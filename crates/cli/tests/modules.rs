@@ -272,6 +272,20 @@ mod with_webassembly {
         cluster.none_died();
     }
 
+    /// Nobody could call it: `HW.CALL` finds the node's own first.
+    #[test]
+    fn a_module_has_no_procedure_that_the_node_hosts_itself() {
+        let mut cluster = Cluster::start("module-names", "durability = \"memory\"", None);
+        let module = |name: &str| format!("(module (func (export \"procedure:{name}\")))");
+        let load = |name: &[u8], procedure| {
+            ask(&cluster, &[b"HW.MODULE", b"LOAD", name, module(procedure).as_bytes()])
+        };
+        assert_eq!(load(b"Redis", "Exec"), "-BADMODULE redis.exec is a procedure of this build");
+        assert_eq!(load(b"redis", "execute"), ":1");
+        assert_eq!(line(&cluster, "HW.CALL redis.execute"), "+OK");
+        cluster.none_died();
+    }
+
     /// Where addresses are few, there are no places for instances, and they take their memory as they come.
     #[test]
     fn a_node_with_few_addresses_runs_modules() {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use highwater_core::With;
 use highwater_node::config::{Durability, NodeConfig};
-use highwater_node::library::Product;
 use highwater_node::{Config, Node, free_loopback_ports};
+use highwater_redis::Product;
 
 use crate::catalogue::{Catalogue, Entry};
 use crate::database::{Cluster, Database};

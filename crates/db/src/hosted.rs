@@ -2,7 +2,7 @@
 
 use highwater_core::library::program_tables;
 use highwater_core::{Library, Registry, TableSpec, Transaction, With};
-use highwater_node::library::Product;
+use highwater_redis::Product;
 
 use crate::catalogue::{Agree, CATALOGUE_SPEC, Compare};
 use crate::closure::Closure;

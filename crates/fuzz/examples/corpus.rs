@@ -12,10 +12,10 @@ use highwater_engines::rolis::control::ControlMessage;
 use highwater_engines::rolis::handover::{HandOverMessage, Word};
 use highwater_engines::rolis::wire::Head;
 use highwater_node::Config;
-use highwater_node::resp::command::{COMMANDS, Opcode};
 use highwater_node::transport::Channel;
 use highwater_node::transport::accounts::{Account, encode};
 use highwater_node::transport::frame::prefix;
+use highwater_redis::command::{COMMANDS, Opcode};
 
 fn write(target: &str, name: &str, bytes: &[u8]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use highwater_core::{Abort, Clock, Library, Registry, Schema};
 use highwater_node::clock::{monotonic, thread_cpu_ms};
-use highwater_node::library::Product;
-use highwater_node::resp::command::Opcode;
-use highwater_node::resp::exec::Exec;
-use highwater_node::resp::moment::Moment;
-use highwater_node::resp::request::Args;
-use highwater_node::resp::scripts::budget::{Clocks, Limits, PATIENCE_MS};
-use highwater_node::resp::scripts::vm;
+use highwater_redis::Product;
+use highwater_redis::command::Opcode;
+use highwater_redis::exec::Exec;
+use highwater_redis::moment::Moment;
+use highwater_redis::request::Args;
+use highwater_redis::scripts::budget::{Clocks, Limits, PATIENCE_MS};
+use highwater_redis::scripts::vm;
 use highwater_store::{Occ, Store};
 
 /// Calls functions as its `ARGV` says.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use highwater_core::{Abort, Clock, Library, Registry, Schema, Transaction};
-use highwater_node::library::Product;
-use highwater_node::resp::KEYSPACE;
-use highwater_node::resp::exec::{Exec, ReadVersions};
-use highwater_node::resp::frame::{Parser, ProtocolError};
-use highwater_node::resp::interactive::Interact;
-use highwater_node::resp::moment::Moment;
+use highwater_redis::KEYSPACE;
+use highwater_redis::Product;
+use highwater_redis::exec::{Exec, ReadVersions};
+use highwater_redis::frame::{Parser, ProtocolError};
+use highwater_redis::interactive::Interact;
+use highwater_redis::moment::Moment;
 use highwater_store::{Occ, Store};
 
 use crate::cut::cut;

@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use highwater_core::log::TxWriter;
 use highwater_core::{Clock, Library, Procedure, ProcedureId, Registry, Schema, Timestamp};
-use highwater_node::library::Product;
-use highwater_node::resp::Protocol;
-use highwater_node::resp::command::Opcode;
-use highwater_node::resp::exec::Exec;
-use highwater_node::resp::moment::Moment;
-use highwater_node::resp::request::{Framing, Step};
-use highwater_node::resp::scripts::sha1::sha1_hex;
+use highwater_redis::Product;
+use highwater_redis::Protocol;
+use highwater_redis::command::Opcode;
+use highwater_redis::exec::Exec;
+use highwater_redis::moment::Moment;
+use highwater_redis::request::{Framing, Step};
+use highwater_redis::scripts::sha1::sha1_hex;
 use highwater_store::{Applier, Occ, Store};
 
 /// Different keys and members.

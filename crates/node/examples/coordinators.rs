@@ -16,8 +16,8 @@ use highwater_client::{Client, Options};
 use highwater_core::{Clock, Incarnation, Transaction};
 use highwater_node::config::{Durability, NodeConfig};
 use highwater_node::library::WITH_WORKLOADS;
-use highwater_node::resp::KEYSPACE;
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
+use highwater_redis::KEYSPACE;
 
 fn cluster(engine: &str) -> (Config, Vec<Node>) {
     let ports = free_loopback_ports(9).expect("there are free ports");

@@ -10,12 +10,12 @@
 use std::sync::Arc;
 
 use highwater_core::{Clock, Library, Procedure, ProcedureId, Registry, Schema};
-use highwater_node::library::Product;
-use highwater_node::resp::Protocol;
-use highwater_node::resp::command::Opcode;
-use highwater_node::resp::exec::Exec;
-use highwater_node::resp::moment::Moment;
-use highwater_node::resp::request::{Framing, Step};
+use highwater_redis::Product;
+use highwater_redis::Protocol;
+use highwater_redis::command::Opcode;
+use highwater_redis::exec::Exec;
+use highwater_redis::moment::Moment;
+use highwater_redis::request::{Framing, Step};
 use highwater_store::{Occ, Store};
 
 const ACCOUNTS: u64 = 10_000;
@@ -130,7 +130,7 @@ fn main() {
     };
     let mut machine = Machine::new();
     machine.load(&module);
-    let digest = highwater_node::resp::scripts::sha1::sha1_hex(TRANSFER.as_bytes());
+    let digest = highwater_redis::scripts::sha1::sha1_hex(TRANSFER.as_bytes());
     if let (Some(kind), Some(times)) = (args.get(1), args.get(2).and_then(|times| times.parse::<u64>().ok()))
     {
         (0..times).for_each(|_| machine.transfer(kind, digest.as_bytes()));

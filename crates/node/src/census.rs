@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_core::contain::contain;
 use highwater_engines::Nanos;
+use highwater_redis::keyspace::rows::is_deadline;
+use highwater_redis::keyspace::{DUE, NAMES};
+use highwater_redis::operations::KeyCount;
 use highwater_store::Store;
 
 use crate::clock::monotonic;
-use crate::resp::keyspace::rows::is_deadline;
-use crate::resp::keyspace::{DUE, NAMES};
-use crate::resp::operations::KeyCount;
 
 /// A count is as old as this at least before another one begins.
 const LEAST_AGE: Nanos = 1_000_000_000;

@@ -2,17 +2,19 @@
 
 use std::sync::{Arc, Weak};
 
+use highwater_redis::Operations;
+use highwater_redis::acl::ids;
+use highwater_redis::meter::commands::CommandCounts;
+use highwater_redis::meter::hot::HotKey;
+use highwater_redis::meter::latency::Latencies;
+use highwater_redis::meter::slow::{NEVER, Slow};
+use highwater_redis::operations::{Figures, Took};
+
 use crate::census::Census;
 use crate::clock::{Ticks, monotonic, unix_ms};
 use crate::config::Config;
+use crate::control::inspect::resident_bytes;
 use crate::descriptors::Shares;
-use crate::meter::commands::CommandCounts;
-use crate::meter::hot::HotKey;
-use crate::meter::latency::Latencies;
-use crate::meter::slow::{NEVER, Slow};
-use crate::resp::Operations;
-use crate::resp::acl::ids;
-use crate::resp::operations::{Figures, Took};
 use crate::shared::Shared;
 
 /// A node's.
@@ -118,7 +120,7 @@ impl Operations for Desk {
             released_us: Some(took_us),
             worker: took.worker as u16,
             client: took.client(),
-            name: crate::meter::slow::shown(&took.name[..took.name.len().min(128)]),
+            name: highwater_redis::meter::slow::shown(&took.name[..took.name.len().min(128)]),
             words: took.words(),
         });
         nanos
@@ -152,6 +154,10 @@ impl Operations for Desk {
             save_failed,
             keys: self.census.ask(monotonic(), || shared.store()),
         }
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        resident_bytes()
     }
 
     fn hot_keys(&self) -> Vec<HotKey> {

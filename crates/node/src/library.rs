@@ -2,24 +2,10 @@
 
 use std::sync::Arc;
 
-use highwater_core::{Library, Registry, TableSpec, Transaction, With};
+use highwater_core::With;
 use highwater_workloads::{AllWorkloads, Options, Workload};
 
-use crate::resp;
-
-/// The product: the tables and procedures of the RESP door.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Product;
-
-impl Library for Product {
-    fn tables(&self) -> Vec<TableSpec> {
-        resp::schema::tables()
-    }
-
-    fn register<T: Transaction>(&self, registry: &mut Registry<T>) {
-        resp::register(registry);
-    }
-}
+use highwater_redis::Product;
 
 /// The product and the workloads: `server.benchmarks = "on"`.
 pub const WITH_WORKLOADS: With<Product, AllWorkloads> = With(Product, AllWorkloads);
@@ -35,6 +21,7 @@ pub fn workload(name: &str, options: &[(String, String)]) -> Result<Arc<dyn Work
 mod tests {
     use highwater_core::{Clock, Incarnation, NodeId};
     use highwater_engines::{EngineKind, Options, build};
+    use highwater_redis::callables::is_benchmark;
 
     use super::*;
 
@@ -44,7 +31,7 @@ mod tests {
         let replica = build(EngineKind::Silo, options, &WITH_WORKLOADS, Arc::new(Clock::counter()));
         for name in replica.procedures {
             let own = name.starts_with("redis.") || name.starts_with("sessions.");
-            assert_eq!(highwater_workloads::library::is_benchmark(name), !own, "{name}");
+            assert_eq!(is_benchmark(name), !own, "{name}");
         }
     }
 

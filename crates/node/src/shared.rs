@@ -9,6 +9,11 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use highwater_core::{Epoch, NodeId};
 use highwater_engines::seam::hot::{COUNTERS, hottest};
 use highwater_engines::{CheckpointNews, Counters, EngineKind, Nanos, Service};
+use highwater_redis::meter::Meter;
+use highwater_redis::meter::events::{Events, STALLED};
+use highwater_redis::meter::hot::HotKey;
+use highwater_redis::meter::slow::SlowLog;
+use highwater_redis::modules::compiler::Compiler;
 use highwater_store::Store;
 use highwater_workloads::Workload;
 
@@ -18,12 +23,7 @@ use crate::held::{Held, HeldBytes};
 use crate::letter_box::LetterBox;
 use crate::load::{RunSpec, WorkerStats};
 use crate::memory::Provisions;
-use crate::meter::Meter;
-use crate::meter::events::{Events, STALLED};
-use crate::meter::hot::HotKey;
-use crate::meter::slow::SlowLog;
 use crate::relay::{Relay, Relayed};
-use crate::resp::modules::compiler::Compiler;
 use crate::roster::Roster;
 use crate::storage::JournalQueues;
 use crate::tls::{Keys, Wire};
@@ -492,7 +492,7 @@ impl Shared {
             != (&summary.role, summary.epoch, summary.ask, stalls)
         {
             let state = (&*summary.role, summary.epoch.0, summary.ask.map(|node| node.0));
-            self.events.keep("role", state, if stalls { STALLED } else { "" });
+            self.events.keep(unix_ms(), "role", state, if stalls { STALLED } else { "" });
             let mut elections = self.elections.lock().expect("nobody panics while holding them");
             elections.stood += u64::from(summary.role == "candidate" && before.role != "candidate");
             elections.served += u64::from(summary.leads() && !before.leads());

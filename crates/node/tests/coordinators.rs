@@ -19,8 +19,8 @@ use highwater_engines::meerkat::delegate::Ask;
 use highwater_engines::meerkat::delegate::wire::{Hello, VERSION, WELCOME_BYTES, Welcome, prefix};
 use highwater_node::config::Benchmarks;
 use highwater_node::library::WITH_WORKLOADS;
-use highwater_node::resp::KEYSPACE;
 use highwater_node::{Config, Node, Signals};
+use highwater_redis::KEYSPACE;
 use highwater_workloads::tables::AUDIT;
 
 const PATIENCE: Duration = Duration::from_secs(60);

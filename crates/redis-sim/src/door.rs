@@ -3,12 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use highwater_core::{Epoch, NodeId};
-use highwater_engines::Service;
-use highwater_node::resp::acl::Access;
-use highwater_node::resp::acl::change::News;
-use highwater_node::resp::operations::Nothing;
-use highwater_node::resp::{Callables, Clients, Description, Door, Procedures, Redirect, Topology, Waiting};
+use highwater_core::NodeId;
+use highwater_redis::acl::change::News;
+use highwater_redis::{Door, Procedures, Redirect, Topology, Waiting};
 
 /// Workers that were woken: a bit each.
 pub type Woken = Arc<AtomicU64>;
@@ -27,37 +24,17 @@ pub fn node_at(address: &str) -> Option<NodeId> {
 pub fn door(node: NodeId, procedures: Procedures, salt: u64) -> (Arc<Door>, Woken) {
     let woken = Woken::default();
     let wakes = woken.clone();
-    let describe = || Description {
-        service: Service::Serving,
-        role: "leader".into(),
-        epoch: Epoch(1),
-        ask: None,
-        uptime_s: 0,
-        connected_clients: 0,
-        memory: (0, u64::MAX),
-    };
     let door = Door {
-        procedures,
-        callables: Callables::of(&[], &[], &[]),
         node,
-        leaderless: false,
-        sessions: highwater_engines::sessions::Most { of_all: 0, of_each: 0 },
         salt,
         run_id: salt,
         addresses: Box::new(|node| Some(address(node))),
-        clients: Arc::new(Clients::new(Box::new(|_| ()))),
         redirect: Redirect::Moved,
         topology: Box::new(|| Topology { cluster: "simulated".into(), members: Vec::new() }),
-        backed_by: 1,
         waiting: Waiting::new(Box::new(move |worker| {
             wakes.fetch_or(1 << worker, Ordering::Relaxed);
         })),
-        access: Access::new(Vec::new(), Box::new(|| ())),
-        entropy: Box::new(|_| false),
-        describe: Box::new(describe),
-        operations: Box::new(Nothing),
-        bookmarks: Default::default(),
-        settings: Default::default(),
+        ..Door::bare(procedures)
     };
     // Guests need no users, so nobody waits for the table of them.
     door.access.install(&News { whole: true, ..News::default() });

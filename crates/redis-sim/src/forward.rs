@@ -5,16 +5,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use highwater_core::clock::Stopwatch;
 use highwater_core::{NodeId, Outcome, Timestamp};
 use highwater_engines::{Frame, Nanos, Refusal, Request, Taken};
-use highwater_node::clock::Stopwatch;
-use highwater_node::meter::slow::SlowLog;
-use highwater_node::resp::{Door, EngineRequest};
-use highwater_node::token::{Owner, unpack};
-use highwater_node::worker::forward::guests::Guests;
-use highwater_node::worker::forward::message::Message;
-use highwater_node::worker::forward::{Forwarded, GuestLimits, Runs, Upstream};
-use highwater_node::worker::{Gate, Watch};
+use highwater_redis::host::forward::guests::Guests;
+use highwater_redis::host::forward::message::Message;
+use highwater_redis::host::forward::{Forwarded, GuestLimits, Runs, Upstream};
+use highwater_redis::host::token::{Owner, unpack};
+use highwater_redis::host::{Gate, Watch};
+use highwater_redis::{Door, EngineRequest};
 use highwater_sim::World;
 
 use crate::ledger::{Asked, Ledger, Whose};
@@ -58,8 +57,7 @@ pub struct Forward {
 impl Forward {
     /// Nobody is connected.
     pub fn new(worker: u16, door: Arc<Door>, stopwatch: Stopwatch) -> Forward {
-        let (procedures, slow) = (door.procedures, Arc::new(SlowLog::new(1)));
-        let watch = Watch { worker, meter: Arc::default(), slow, stopwatch, procedures, names: Vec::new() };
+        let watch = Watch::new(worker, stopwatch, || 0, door.procedures);
         let limits = GuestLimits { queued: WINDOW, owed: WINDOW };
         Forward {
             upstream: Upstream::new(true, WINDOW),

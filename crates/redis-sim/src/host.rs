@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use highwater_core::clock::Stopwatch;
 use highwater_core::{NodeId, Outcome};
 use highwater_engines::{Frame, Nanos, Refusal, Taken};
-use highwater_node::clock::Stopwatch;
-use highwater_node::resp::keyspace::{KEYSPACE, head::Row};
-use highwater_node::resp::moment::Moment;
-use highwater_node::resp::{Allowance, Connection, Door, Procedures};
-use highwater_node::worker::expiry::Expiry;
-use highwater_node::worker::forward::Forwarded;
-use highwater_node::worker::waiters::{Waiters, Woken};
+use highwater_redis::host::expiry::Expiry;
+use highwater_redis::host::forward::Forwarded;
+use highwater_redis::host::waiters::{Waiters, Woken};
+use highwater_redis::keyspace::{KEYSPACE, head::Row};
+use highwater_redis::moment::Moment;
+use highwater_redis::{Allowance, Connection, Door, Procedures};
 use highwater_sim::World;
 
 use crate::door::{self, door};

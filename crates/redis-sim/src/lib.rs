@@ -1,6 +1,6 @@
-//! Clients of Redis in the simulator: the node's RESP layer, its lines of waiting clients and its sweep, in whole runs under faults.
+//! Clients of Redis in the simulator: the product's door, its lines of waiting clients and its sweep, in whole runs under faults.
 //!
-//! The simulator depends on no door, and the node on no simulator: this crate is where both meet
+//! The simulator depends on no door, and the door on no simulator: this crate is where both meet
 //! (`docs/decisions/0025-guests-meet-the-simulator-in-a-crate-of-their-own.md`). It is a [`House`] for runs: tables and procedures
 //! of the door behind the simulator's own ([`library`]), a [`host`] on each node that does what a worker's thread does for its clients, and
 //! [`guests`] that type commands.

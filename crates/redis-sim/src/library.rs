@@ -10,11 +10,11 @@ use highwater_core::{
     Abort, Direction, IndexKind, KeyKind, Library, Procedure, Registry, TableId, TableSpec, Timestamp,
     Transaction,
 };
-use highwater_node::resp::acl::change::ChangeUsers;
-use highwater_node::resp::exec::{Exec, ReadVersions};
-use highwater_node::resp::interactive::Interact;
-use highwater_node::resp::keyspace::sweep::Sweep;
-use highwater_node::resp::keyspace::{DUE, ELEMENTS, ITEMS, KEYSPACE, NAMES};
+use highwater_redis::acl::change::ChangeUsers;
+use highwater_redis::exec::{Exec, ReadVersions};
+use highwater_redis::interactive::Interact;
+use highwater_redis::keyspace::sweep::Sweep;
+use highwater_redis::keyspace::{DUE, ELEMENTS, ITEMS, KEYSPACE, NAMES};
 use highwater_sim::library::{SimLibrary, TABLES};
 
 /// The tables that guests' commands use, in the order in which they stand behind the simulator's.

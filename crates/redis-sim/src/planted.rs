@@ -1,7 +1,7 @@
 //! The door's planted bugs beside the engines': see [`highwater_sim::planted`].
 
 use highwater_core::planted::Bug;
-use highwater_node::resp::planted::ALL;
+use highwater_redis::planted::ALL;
 use highwater_sim::planted;
 
 /// All of them.

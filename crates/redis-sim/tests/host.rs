@@ -2,7 +2,7 @@
 
 use highwater_core::NodeId;
 use highwater_engines::{EngineKind, Nanos};
-use highwater_node::resp::keyspace::KEYSPACE;
+use highwater_redis::keyspace::KEYSPACE;
 use highwater_redis_sim::Joined;
 use highwater_redis_sim::host::Host;
 use highwater_redis_sim::ledger::{Given, Ledger};

@@ -7,7 +7,7 @@ use highwater_sim::planted::survey;
 #[test]
 fn every_bug_of_the_door_is_caught() {
     let wanted = std::env::var("ONLY").ok();
-    let all = || highwater_node::resp::planted::ALL.iter().map(|bug| bug.name).collect::<Vec<_>>().join(",");
+    let all = || highwater_redis::planted::ALL.iter().map(|bug| bug.name).collect::<Vec<_>>().join(",");
     let names = wanted.unwrap_or_else(all);
     for name in names.split(',').filter(|name| name.starts_with("redis-")) {
         let bug = by_name(name).expect(name);

@@ -9,14 +9,6 @@ use crate::{audit, bank, retwis, tables, tpcc, ycsb, ycsb_t};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AllWorkloads;
 
-/// The word that the names of the procedures here begin with, and no others should.
-const FAMILIES: [&str; 6] = ["audit.", "tpcc.", "ycsb.", "bank.", "ycsb-t.", "retwis."];
-
-/// Whether a procedure of this name is one of a benchmark.
-pub fn is_benchmark(name: &str) -> bool {
-    FAMILIES.iter().any(|family| name.starts_with(family))
-}
-
 impl Library for AllWorkloads {
     fn tables(&self) -> Vec<TableSpec> {
         tables::all()

@@ -156,7 +156,7 @@ mod tests {
     use highwater_core::{Epoch, Incarnation, Level, Levels, NodeId};
     use highwater_engines::{Service, Status};
     use highwater_node::admin::protocol::StatusReport;
-    use highwater_node::meter::histogram::CountsReport;
+    use highwater_redis::meter::histogram::CountsReport;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 

@@ -12,6 +12,7 @@
 //! A < B where A and B are on different threads or come from the counter or the OS source.
 
 mod machine;
+mod stopwatch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,7 @@ use std::time::Instant;
 use crate::ids::Timestamp;
 
 pub use machine::Machine;
+pub use stopwatch::{Stopwatch, Ticks};
 
 /// Which source an operator wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -305,6 +305,7 @@ impl Controller for RolisController {
         self.birth.peer_down(peer);
         self.raising.peer_down(peer);
         self.election.peer_down(now, peer, refused);
+        self.handing.lost(now, peer);
         self.copy_peer_changed(now, peer);
     }
 

@@ -82,6 +82,7 @@ enum Stage {
     },
     Moving {
         epoch: Epoch,
+        target: NodeId,
         since: Nanos,
         holds_until: Nanos,
         until: Nanos,
@@ -148,6 +149,18 @@ impl HandOver {
         }
     }
 
+    /// The connection to this node is lost: it ends, perhaps. Whoever was told to stand does not any more; the word of one that won is waited
+    /// for only as long as requests wait.
+    pub fn lost(&mut self, now: Nanos, node: NodeId) {
+        match &mut self.stage {
+            Some(Stage::Standing { target, until, .. }) if *target == node => *until = now,
+            Some(Stage::Moving { target, holds_until, until, .. }) if *target == node => {
+                *until = *holds_until
+            }
+            _ => {}
+        }
+    }
+
     /// A stream is quiet.
     pub fn quiesced(&mut self, stream: StreamId) {
         if let Some(Stage::Quieting { quiet, .. }) = &mut self.stage {
@@ -192,14 +205,14 @@ impl HandOver {
                 self.stage = Some(Stage::Standing { epoch, target, able, serves, since, until });
                 Step::Wait(until)
             }
-            Stage::Moving { epoch, since, holds_until, until } => {
+            Stage::Moving { epoch, target, since, holds_until, until } => {
                 if now >= until {
                     self.last = Handover::Failed(
                         "the lead went to another node, which does not say that it serves".into(),
                     );
                     return Some(Step::Refer);
                 }
-                self.stage = Some(Stage::Moving { epoch, since, holds_until, until });
+                self.stage = Some(Stage::Moving { epoch, target, since, holds_until, until });
                 Step::Wait(if now < holds_until { holds_until } else { until })
             }
         })
@@ -237,9 +250,9 @@ impl HandOver {
             Some(Stage::Standing { serves: Some(to), since, .. }) if elected => {
                 self.end(Handover::Done { to, pause: now.saturating_sub(since) });
             }
-            Some(Stage::Standing { epoch, since, .. }) if elected => {
+            Some(Stage::Standing { epoch, target, since, .. }) if elected => {
                 let (holds_until, until) = (now + STAGE * timeout, now + MOVE * timeout);
-                self.stage = Some(Stage::Moving { epoch, since, holds_until, until });
+                self.stage = Some(Stage::Moving { epoch, target, since, holds_until, until });
             }
             moving @ Some(Stage::Moving { .. }) if elected => self.stage = moving,
             Some(_) => self.end(Handover::Failed("this node lost the lead meanwhile".into())),

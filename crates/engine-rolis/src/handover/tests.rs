@@ -62,6 +62,29 @@ fn requests_wait_for_a_new_leader_for_a_while_and_who_asked_for_it_longer() {
     assert!(matches!(silent.status(3 + MOVE * TIMEOUT, false), Handover::Failed(_)));
 }
 
+/// Three nodes that were asked to end at once: the one that led waited for twenty timeouts for the word of one that was gone.
+#[test]
+fn nobody_waits_long_for_a_successor_that_is_gone() {
+    let released = 3 + STAGE * TIMEOUT;
+    let mut handing = moved();
+    handing.lost(4, NodeId(2));
+    handing.lost(5, NodeId(1));
+    assert_eq!(handing.step(5, 2, TIMEOUT), Some(Step::Wait(released)), "it may be here again");
+    assert_eq!(handing.step(released, 2, TIMEOUT), Some(Step::Refer));
+    assert!(matches!(handing.status(released, false), Handover::Failed(_)));
+}
+
+#[test]
+fn whoever_was_told_to_stand_and_is_gone_has_the_next_one_stand() {
+    let mut handing = asked(&[1, 2]);
+    handing.answered(1, NodeId(1), says(Word::ICould { held: 9 }));
+    handing.answered(1, NodeId(2), says(Word::ICould { held: 10 }));
+    quiet(&mut handing, 1);
+    assert_eq!(handing.step(2, 2, TIMEOUT), Some(Step::Stand(NodeId(2))));
+    handing.lost(3, NodeId(2));
+    assert_eq!(handing.step(3, 2, TIMEOUT), Some(Step::Stand(NodeId(1))));
+}
+
 #[test]
 fn a_successor_says_that_it_serves_however_late_it_comes_to_it() {
     let mut heir = HandOver::default();

@@ -5,14 +5,14 @@
 
 use highwater_core::{Level, Levels, NodeId};
 use highwater_engines::MemberChange;
+use highwater_redis::meter::events::Event;
+use highwater_redis::meter::hot::HotKey;
+use highwater_redis::meter::slow::Slow;
 use serde::{Deserialize, Serialize};
 
 use super::work::{JournalReport, PeerReport, WorkReport};
 use crate::config::NodeConfig;
 use crate::config::contact::contact;
-use crate::meter::events::Event;
-use crate::meter::hot::HotKey;
-use crate::meter::slow::Slow;
 
 /// A request: one line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

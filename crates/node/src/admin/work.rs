@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use highwater_redis::command::{COMMANDS, Opcode};
+use highwater_redis::meter::OUTCOMES;
+use highwater_redis::meter::histogram::{Counts, CountsReport};
 use serde::{Deserialize, Serialize};
 
-use crate::meter::OUTCOMES;
-use crate::meter::histogram::{Counts, CountsReport};
-use crate::resp::command::{COMMANDS, Opcode};
 use crate::shared::Shared;
 use crate::storage::JournalQueues;
 

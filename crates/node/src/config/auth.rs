@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::resp::acl::change::Provided;
-use crate::resp::acl::file;
+use highwater_redis::acl::change::Provided;
+use highwater_redis::acl::file;
 
 /// Who may do what, before the cluster says so.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -31,7 +31,7 @@ pub use error::ConfigError;
 pub use nodes::NodeConfig;
 pub use tls::{ClientAuth, PeerTls, SecurityConfig, TlsConfig};
 
-pub use crate::resp::Redirect;
+pub use highwater_redis::Redirect;
 
 /// A file of more bytes than this is no configuration.
 const MAX_FILE_BYTES: u64 = 4 << 20;

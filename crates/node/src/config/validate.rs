@@ -137,8 +137,8 @@ impl Config {
             })?;
         }
         check(self.limits.clients_per_worker > 0, || "limits.clients_per_worker must be above 0".into())?;
-        check(self.limits.clients_per_worker < crate::token::MAX_SLOTS, || {
-            format!("limits.clients_per_worker must be below {}", crate::token::MAX_SLOTS)
+        check(self.limits.clients_per_worker < highwater_redis::host::token::MAX_SLOTS, || {
+            format!("limits.clients_per_worker must be below {}", highwater_redis::host::token::MAX_SLOTS)
         })?;
         let limits = &self.limits;
         for (key, bytes) in [

@@ -265,7 +265,8 @@ impl ControlThread {
         if !self.out.events.is_empty() {
             let status = self.controller.status(now);
             let state = (&*status.role, status.epoch.0, status.ask.map(|node| node.0));
-            self.out.events.iter().for_each(|event| self.shared.events.keep("engine", state, event));
+            let keep = |event: &String| self.shared.events.keep(unix_ms(), "engine", state, event);
+            self.out.events.iter().for_each(keep);
         }
         for event in self.out.events.drain(..) {
             tracing::info!(node = %self.shared.node, "{event}");

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use highwater_core::{Outcome, ProcedureId};
 use highwater_engines::{Nanos, Refusal, Request, Worker};
+use highwater_redis::host::token::{MAX_SLOTS, Owner, pack};
 use highwater_workloads::Generator;
 use highwater_workloads::audit::encode_append;
 
 use super::{Appetite, RunSpec, WorkerStats};
 use crate::clock::{Stopwatch, Ticks};
-use crate::token::{MAX_SLOTS, Owner, pack};
 
 /// Transactions per turn, at most.
 const BUDGET: usize = 64;

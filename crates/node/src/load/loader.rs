@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_core::{Outcome, ProcedureId};
 use highwater_engines::{Nanos, Refusal, Request, Worker};
+use highwater_redis::host::token::{Owner, pack};
 use highwater_workloads::Workload;
 use highwater_workloads::workload::Requests;
 
 use super::Appetite;
-use crate::token::{Owner, pack};
 
 /// Unreleased requests, at most: they are large (up to 256 KiB of rows each).
 const DEPTH: usize = 64;

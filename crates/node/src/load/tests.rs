@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use highwater_core::{Incarnation, Levels, Library, NodeId, Outcome, Registry};
 use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
+use highwater_redis::host::token::unpack;
 use highwater_workloads::testing::Memory;
 
 use super::{Driver, RunSpec};
 use crate::clock::{Stopwatch, Ticks};
 use crate::library::{WITH_WORKLOADS, workload};
-use crate::token::unpack;
 
 /// Says what it is told to say, and keeps what it took.
 struct Stub {

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use highwater_core::{Incarnation, NodeId};
 use highwater_engines::sessions::Most;
+use highwater_redis::acl::Access;
+use highwater_redis::acl::change::Provided;
+use highwater_redis::host::Watch;
+use highwater_redis::settings::Settings;
+use highwater_redis::topology::apart;
+use highwater_redis::waiting::Wake;
+use highwater_redis::{Callables, Clients, Description, Door, Member, Procedures, Topology, Waiting};
 
 use crate::admin::http::guard::Guard;
-use crate::clock::monotonic;
+use crate::clock::{monotonic, unix_ms};
 use crate::config::{Config, ConfigError, Io};
 use crate::desk::Desk;
-use crate::resp::acl::Access;
-use crate::resp::acl::change::Provided;
-use crate::resp::settings::Settings;
-use crate::resp::topology::apart;
-use crate::resp::waiting::Wake;
-use crate::resp::{Callables, Clients, Description, Door, Member, Procedures, Topology, Waiting};
 use crate::shared::Shared;
 use crate::transport::frame::MAX_RETIRED_BYTES;
 use crate::transport::link::LinkLimits;
@@ -97,12 +98,13 @@ pub(super) fn guard(config: &Config, shared: Option<&Arc<Shared>>) -> Result<Arc
 }
 
 /// What the requests of a worker's clients are measured by.
-pub(super) fn watch(shared: &Shared, door: &Door, worker: usize) -> worker::Watch {
-    worker::Watch {
+pub(super) fn watch(shared: &Shared, door: &Door, worker: usize) -> Watch {
+    Watch {
         worker: worker as u16,
         meter: shared.meters[worker].clone(),
         slow: shared.slow.clone(),
         stopwatch: shared.stopwatch,
+        unix_ms,
         procedures: door.procedures,
         names: shared.procedures.clone(),
     }

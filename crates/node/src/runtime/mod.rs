@@ -15,6 +15,10 @@ use core_affinity::CoreId;
 use highwater_core::{Clock, Incarnation, Levels, Library, NodeId, Speaks};
 use highwater_disk::{Disk, stale};
 use highwater_engines::Replica;
+use highwater_redis::meter::Meter;
+use highwater_redis::{Callables, Product, host};
+#[cfg(feature = "wasm")]
+use highwater_redis::{Door, modules::compiler::Compiler};
 use signal_hook::consts::SIGXFSZ;
 
 use crate::admin::starting::Starting;
@@ -23,13 +27,9 @@ use crate::config::{self, Benchmarks, Config, ConfigError, Durability, PeerTls, 
 use crate::control::{self, ControlThread};
 use crate::descriptors::{self, Shares};
 use crate::error::NodeError;
-use crate::library::{Product, WITH_WORKLOADS};
+use crate::library::WITH_WORKLOADS;
 use crate::logging;
-use crate::meter::Meter;
 use crate::own_address;
-use crate::resp::Callables;
-#[cfg(feature = "wasm")]
-use crate::resp::{Door, modules::compiler::Compiler};
 use crate::roster::{self, Roster};
 use crate::shared::{ControlLetter, Shared};
 use crate::storage::recovery::ThisStart;
@@ -399,7 +399,7 @@ impl Node {
         let (mut loops, rules) = (Vec::new(), rules(config, shares.buffers, descriptors.clients));
         let idle = config.limits.session_idle_s * 1_000_000_000;
         let keeps = shared.engine.abilities().sessions;
-        let mut sessions = keeps.then(|| worker::Sessions::new(idle, &shared.procedures));
+        let mut sessions = keeps.then(|| host::Sessions::new(idle, &shared.procedures));
         let mut rings = doors::rings(config, workers.len())?.into_iter();
         if rings.len() > 0 {
             shared.set_rings();
@@ -415,11 +415,11 @@ impl Node {
                 links,
                 sessions: sessions.take(),
                 expiry: (index == 0).then(|| {
-                    let expiry = worker::Expiry::new(&shared.procedures);
+                    let expiry = host::Expiry::new(&shared.procedures);
                     expiry.with_transactions_of(options.max_transaction_bytes)
                 }),
-                users: (index == 0).then(|| worker::Users::new(door.clone())),
-                modules: (cfg!(feature = "wasm") && index == 0).then(|| worker::Modules::new(door.clone())),
+                users: (index == 0).then(|| host::Users::new(door.clone())),
+                modules: (cfg!(feature = "wasm") && index == 0).then(|| host::Modules::new(door.clone())),
                 keys: keys.clone().filter(|_| config.tls.resp),
                 forward: config.server.forward,
                 ring: rings.next(),
@@ -437,16 +437,16 @@ impl Node {
         )
         .map_err(system("set up the admin port"))?;
         let mut node = Node { shared, threads: Vec::new(), resp, admin };
-        let clocks = crate::resp::scripts::budget::Clocks {
+        let clocks = highwater_redis::scripts::budget::Clocks {
             wall: || crate::clock::monotonic() / 1_000_000,
             cpu: crate::clock::thread_cpu_ms,
         };
-        let scripts = crate::resp::scripts::budget::Limits {
+        let scripts = highwater_redis::scripts::budget::Limits {
             instructions: config.limits.script_instructions,
             memory_bytes: (config.limits.script_memory_mb as usize) << 20,
             clock: Some(clocks),
         };
-        let procedures = crate::resp::modules::Limits {
+        let procedures = highwater_redis::modules::Limits {
             fuel: config.limits.procedure_fuel,
             memory_bytes: (config.limits.procedure_memory_mb as usize) << 20,
             clock: Some(clocks),
@@ -454,12 +454,14 @@ impl Node {
         for (index, worker) in loops.into_iter().enumerate() {
             let core = core_of(&config.threads.pin, index);
             let compiler = node.shared.compiler.clone();
+            let hosted = node.shared.procedures.clone();
             node.spawn(format!("worker-{index}"), move || {
                 pin_to(core);
                 crate::slice::ask_for_short_slices();
-                crate::resp::scripts::vm::limit(scripts);
-                crate::resp::modules::limit(procedures);
-                crate::resp::modules::compiler::compile_by(compiler);
+                highwater_redis::scripts::vm::limit(scripts);
+                highwater_redis::modules::limit(procedures);
+                highwater_redis::modules::host(hosted);
+                highwater_redis::modules::compiler::compile_by(compiler);
                 worker.run()
             })?;
         }
@@ -682,14 +684,14 @@ const COMPILER_STACK_BYTES: usize = 16 << 20;
 fn start_compiler(
     compiler: Arc<Compiler>,
     door: std::sync::Weak<Door>,
-    procedures: crate::resp::modules::Limits,
+    procedures: highwater_redis::modules::Limits,
 ) -> Result<(), NodeError> {
     let run = move || {
         // Whoever waits for a module waits for seconds; others wait for a core.
         let _ = rustix::process::setpriority_process(None, 10);
-        crate::resp::modules::limit(procedures);
+        highwater_redis::modules::limit(procedures);
         let wake = |line: &[u8]| door.upgrade().iter().for_each(|door| door.waiting.wake_line(line));
-        compiler.run(crate::resp::modules::compile, wake);
+        compiler.run(highwater_redis::modules::compile, wake);
     };
     let builder = std::thread::Builder::new().name("compiler".into()).stack_size(COMPILER_STACK_BYTES);
     builder.spawn(run).map(drop).map_err(|error| NodeError::System { what: "start a thread", error })

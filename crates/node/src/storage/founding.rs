@@ -190,9 +190,9 @@ where
 #[cfg(test)]
 mod tests {
     use highwater_core::{Library, Schema};
+    use highwater_redis::Product;
 
     use super::*;
-    use crate::library::Product;
 
     /// Two `restore` into one `--to`: the second emptied the folder that the first one was writing, and the first gave the mixture its name.
     #[test]

@@ -13,9 +13,9 @@ use highwater_core::Generation;
 use highwater_core::evidence::Starts;
 use highwater_disk::journal::Files;
 use highwater_engines::{DiskState, LogPosition, Nanos};
+use highwater_redis::meter::histogram::Histogram;
 
 use super::trouble::{Part, Troubles};
-use crate::meter::histogram::Histogram;
 
 /// A queue takes writes until it holds so many bytes: enough for one sync to be worth it, little enough for memory.
 const MAX_QUEUED_BYTES: usize = 4 << 20;

@@ -12,13 +12,14 @@ use highwater_disk::journal::{Damage, Record, Summary, read_to_damage, read_whil
 use highwater_disk::{Disk, Identity};
 use highwater_engines::rolis::remains::{Reading, Remains};
 use highwater_engines::{LogPosition, Resume};
+use highwater_redis::Product;
 use highwater_store::{Applier, Store};
 
 use super::checkpoint::Preamble;
 use super::directory::DataDirectory;
 use super::progress::StartProgress;
 use super::recovery::load_parts;
-use crate::library::{Product, WITH_WORKLOADS};
+use crate::library::WITH_WORKLOADS;
 
 /// What is in a folder: a checkpoint, if one was wanted and is there, and the records behind it.
 pub struct Folder<D = DataDirectory> {

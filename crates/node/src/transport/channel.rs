@@ -13,7 +13,7 @@ pub enum Channel {
     Accounts,
     /// Between workers of this number.
     Worker(u16),
-    /// Between the same workers: requests of one node's clients that the other serves ([`forward`](crate::worker::forward)).
+    /// Between the same workers: requests of one node's clients that the other serves ([`forward`](highwater_redis::host::forward)).
     Forward(u16),
 }
 

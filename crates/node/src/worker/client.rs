@@ -6,19 +6,18 @@
 use std::io::{self, Read, Write};
 
 use highwater_engines::{Nanos, Refusal, Request, Taken, Worker};
+use highwater_redis::describe::{command_of, words};
+use highwater_redis::endings::SHORT_REPLY_BYTES;
+use highwater_redis::host::Gate;
+use highwater_redis::host::forward::{Forwarded, Upstream};
+use highwater_redis::host::token::{Owner, pack};
+use highwater_redis::host::watch::{Unreleased, Watch};
+use highwater_redis::{Allowance, Connection};
 
-use super::forward::{Forwarded, Upstream};
-use super::users::Gate;
 use crate::clock::unix_ms;
 use crate::poll::Interest;
-use crate::resp::describe::{command_of, words};
-use crate::resp::endings::SHORT_REPLY_BYTES;
-use crate::resp::{Allowance, Connection};
 use crate::tls::Wire;
-use crate::token::{Owner, pack};
 use crate::uring::{MOST_SENT, Ring};
-
-use super::watch::{Unreleased, Watch};
 
 /// Bytes written to one client in one turn: a client that reads as fast as we write must not hold its worker.
 const WRITE_BYTES: usize = 1 << 20;
@@ -256,7 +255,7 @@ impl Client {
                             let ended = watch.stopwatch.now();
                             self.unreleased.add(seq, began, command.id, None);
                             began = ended;
-                            crate::meter::add(&watch.meter.forwarded, 1);
+                            highwater_redis::meter::add(&watch.meter.forwarded, 1);
                             // Whoever leads keeps this client's requests in order, as they come.
                             let most =
                                 if self.connection.is_kept_short() { SHORT_REPLY_BYTES } else { usize::MAX };

@@ -14,21 +14,21 @@ use std::sync::Arc;
 
 use highwater_core::NodeId;
 use highwater_engines::Nanos;
+use highwater_redis::clients::Pause;
+use highwater_redis::host::forward::Upstream;
+use highwater_redis::host::users::{Gate, Gatekeeper};
+use highwater_redis::host::waiters::{LOOK_SELDOM, Waiters};
+use highwater_redis::host::watch::Watch;
+use highwater_redis::{Connection, Door};
 
 use super::client::{Client, Counted};
 use super::crowd::{Crowd, Limits, Pressure};
-use super::forward::Upstream;
 use super::keys::KEY_LISTENER;
 use super::on_ring::watch;
 use super::rationing::recount;
-use super::users::{Gate, Gatekeeper};
-use super::waiters::{LOOK_SELDOM, Waiters};
-use super::watch::Watch;
 use crate::acceptor::Acceptor;
 use crate::clock::unix_ms;
 use crate::poll::{Event, Poller};
-use crate::resp::clients::Pause;
-use crate::resp::{Connection, Door};
 use crate::tls::{Keys, Wire};
 use crate::transport::socket::tune_client;
 use crate::uring::Ring;

@@ -4,8 +4,9 @@
 //! holds something, and who has shown that it takes its replies before who has not: a crowd that asks for much and takes nothing is
 //! nobody else's delay; and who asks for little is not delayed at all, for short replies go on where there is no room for long ones. Somebody can always go on: so what is full becomes empty again.
 
+use highwater_redis::connection::MAX_HELD_BYTES;
+
 use super::client::Counted;
-use crate::resp::connection::MAX_HELD_BYTES;
 
 /// What the clients of a worker may hold together.
 #[derive(Clone, Copy, Debug)]

@@ -10,8 +10,9 @@ use super::serving::{SHARE, WORK_PER_TURN};
 
 /// Shares of one client that are refused when the process ends.
 const SHARES: i64 = WORK_PER_TURN / SHARE;
+use highwater_redis::Allowance;
+
 use crate::poll::Poller;
-use crate::resp::Allowance;
 
 /// Who has sent nothing for as long when the node begins to end is not waited for: it may as well go on to send nothing.
 const OF_LATE: Nanos = 1_000_000_000;

@@ -9,9 +9,9 @@ use std::sync::atomic::{Ordering, fence};
 
 use highwater_core::{Outcome, ProcedureId};
 use highwater_engines::{Nanos, Refusal, Request, Session, Worker};
+use highwater_redis::host::token::{Owner, pack};
 
 use crate::shared::{Shared, WorkerLetter};
-use crate::token::{Owner, pack};
 
 /// The slot of their tokens: those before it are the keepers of sessions and of keys that expire.
 pub const SLOT: usize = 3;

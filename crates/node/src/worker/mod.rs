@@ -12,24 +12,18 @@ mod client;
 mod clients;
 mod coordinators;
 mod crowd;
-pub mod expiry;
 mod farewell;
-pub mod forward;
+mod forward;
 mod keys;
 mod loading;
 mod locals;
-mod modules;
 mod on_ring;
 mod rationing;
 mod serving;
-mod sessions;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod tidings;
-mod users;
-pub mod waiters;
-mod watch;
 mod writing;
 
 use std::io;
@@ -37,16 +31,20 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use highwater_engines::{Nanos, Next, Outbox, Refusal, Worker};
+use highwater_redis::Door;
+use highwater_redis::host::token::{Owner, unpack};
+use highwater_redis::host::{
+    Expiry, Modules, Sessions, Users, Watch, expiry, forward as requests, modules, users,
+};
+use highwater_redis::moment::Moment;
 
 use crate::clock::{monotonic, unix_ms};
 use crate::config::Forward;
 use crate::held::HeldBytes;
 use crate::load::{Appetite, Driver, Loader};
 use crate::poll::{Interest, Poller};
-use crate::resp::Door;
 use crate::shared::Shared;
 use crate::tls::Keys;
-use crate::token::{Owner, unpack};
 use crate::transport::Channel;
 use crate::transport::link::LinkLimits;
 use crate::transport::peers::Peers;
@@ -57,15 +55,10 @@ use clients::Clients;
 pub use clients::Rules;
 use coordinators::Coordinators;
 pub use crowd::Limits;
-pub use expiry::Expiry;
 use forward::Forwarding;
 use keys::{KEY_PEER, KEY_WAKER};
 use locals::Locals;
 pub use locals::{Answer, Ended, LocalRequest};
-pub use modules::Modules;
-pub use sessions::Sessions;
-pub use users::{Gate, Users};
-pub use watch::Watch;
 use writing::Writing;
 
 /// A busy worker looks at its sockets as often. A look costs about half a microsecond.
@@ -230,13 +223,14 @@ impl WorkerThread {
             sessions.turn(now, &mut *self.engine);
         }
         if let Some(expiry) = self.expiry.as_mut().filter(|_| !self.shared.ending()) {
-            expiry.turn(now, self.clients.door().settings.expires_actively(), &mut *self.engine);
+            let moment = || Moment { unix_ms: unix_ms(), seed: getrandom::u64().unwrap_or_default() };
+            expiry.turn(now, self.clients.door().settings.expires_actively(), moment, &mut *self.engine);
         }
         if let Some(users) = self.users.as_mut().filter(|_| !self.shared.ending()) {
             users.turn(now, &mut *self.engine);
         }
         if let Some(modules) = self.modules.as_mut().filter(|_| !self.shared.ending()) {
-            modules.turn(now, &mut *self.engine);
+            modules.turn(now, unix_ms, &mut *self.engine);
         }
         if let Some(writing) = &mut self.writing {
             writing.tell(now, &mut *self.engine);
@@ -343,7 +337,7 @@ impl WorkerThread {
                         if let Some(expiry) = &mut self.expiry {
                             let expired =
                                 expiry.released(now, unix_ms(), released.outcome, out.content(released));
-                            crate::meter::add(&self.shared.meters[self.index].expired, expired);
+                            highwater_redis::meter::add(&self.shared.meters[self.index].expired, expired);
                         }
                     }
                     Owner::Keeper if slot == users::SLOT => {
@@ -356,7 +350,7 @@ impl WorkerThread {
                             modules.released(now, released.outcome, out.content(released));
                         }
                     }
-                    Owner::Keeper if slot == forward::SLOT => {
+                    Owner::Keeper if slot == requests::SLOT => {
                         let (outcome, when) = (released.outcome, released.at);
                         self.forwarding.released(number, outcome, when, out.content(released));
                     }

@@ -2,15 +2,15 @@
 
 use highwater_core::{Outcome, Timestamp};
 use highwater_engines::{Nanos, Refusal, Worker};
+use highwater_redis::Allowance;
+use highwater_redis::host::forward::Upstream;
+use highwater_redis::host::users::{Gate, standing};
 
 use super::client::{Room, Ways};
 use super::clients::{Clients, Slot, mark};
 use super::crowd::Pressure;
-use super::forward::Upstream;
 use super::rationing::recount;
-use super::users::{Gate, standing};
 use crate::clock::Ticks;
-use crate::resp::Allowance;
 
 /// Work of one client in one round: about a hundred small commands. Beyond it the others have their turn.
 pub(super) const SHARE: i64 = 128 << 10;

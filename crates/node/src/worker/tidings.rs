@@ -5,15 +5,15 @@ use std::sync::atomic::{Ordering, fence};
 
 use highwater_core::{NodeId, TableId};
 use highwater_engines::{Nanos, Refusal};
+use highwater_redis::clients::Order;
+use highwater_redis::host::forward::Upstream;
+use highwater_redis::host::waiters::Woken;
+use highwater_redis::keyspace::KEYSPACE;
+use highwater_redis::subscriptions::SWITCHED;
+use highwater_redis::waiting::of_guest;
 
 use super::clients::{Clients, Slot, mark};
-use super::forward::Upstream;
-use super::waiters::Woken;
 use crate::clock::unix_ms;
-use crate::resp::clients::Order;
-use crate::resp::keyspace::KEYSPACE;
-use crate::resp::subscriptions::SWITCHED;
-use crate::resp::waiting::of_guest;
 
 const NS_PER_MS: Nanos = 1_000_000;
 

@@ -24,11 +24,12 @@ use highwater_engines::{
 };
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
 use highwater_node::config::{Benchmarks, Durability, Io, NodeConfig};
-use highwater_node::library::{Product, WITH_WORKLOADS};
-use highwater_node::resp::acl::change::ChangeUsers;
-use highwater_node::resp::keyspace::sweep::Sweep;
+use highwater_node::library::WITH_WORKLOADS;
 use highwater_node::transport::handshake::{Fingerprint, Hello, Identity, WELCOME_BYTES, Welcome};
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
+use highwater_redis::Product;
+use highwater_redis::acl::change::ChangeUsers;
+use highwater_redis::keyspace::sweep::Sweep;
 use highwater_store::Store;
 use highwater_workloads::testing::Memory;
 

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use highwater_core::{Library, NodeId, Schema, Timestamp};
 use highwater_disk::{Journal, JournalOptions};
 use highwater_engines::rolis::remains::Moment;
-use highwater_node::library::Product;
 use highwater_node::storage::DataDirectory;
 use highwater_node::storage::archive::{Archive, FolderPlace, Place, PlaceFile, Source};
 use highwater_node::storage::founding::Founding;
+use highwater_redis::Product;
 use highwater_store::Store;
 
 use super::*;

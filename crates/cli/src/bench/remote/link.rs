@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use highwater_core::{Nanos, Outcome};
-use highwater_node::resp::topology::socket_address;
+use highwater_redis::topology::socket_address;
 
 /// How long a replica may take to accept a connection.
 const DIAL: Duration = Duration::from_millis(500);

@@ -6,7 +6,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use crate::meter::histogram::Counts;
+use highwater_redis::meter::histogram::Counts;
 
 /// Names and values, in order.
 #[derive(Debug, Default)]

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_engines::{Counters, Service};
+use highwater_redis::command::{COMMANDS, Opcode};
+use highwater_redis::meter::histogram::Counts;
+use highwater_redis::meter::{Meter, OUTCOMES};
 
 use super::sheet::{Labels, Sheet};
 use crate::admin::protocol::{ElectionReport, StatusReport};
-use crate::meter::histogram::Counts;
-use crate::meter::{Meter, OUTCOMES};
-use crate::resp::command::{COMMANDS, Opcode};
 use crate::shared::Shared;
 
 fn one(name: &'static str, value: impl ToString) -> Labels {

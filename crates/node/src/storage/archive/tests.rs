@@ -7,12 +7,12 @@ use highwater_disk::checkpoint::published;
 use highwater_disk::journal::{MIN_SEGMENT_BYTES, read, read_to_damage};
 use highwater_disk::{Journal, JournalOptions};
 use highwater_engines::LogPosition;
+use highwater_redis::Product;
 use highwater_store::Store;
 
 use super::super::checkpoint::Preamble;
 use super::super::founding::write_checkpoint;
 use super::*;
-use crate::library::Product;
 
 /// A node's folder with a journal in small segments.
 struct Node {

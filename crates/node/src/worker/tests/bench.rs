@@ -5,27 +5,24 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use highwater_core::{Epoch, Incarnation, Levels, NodeId, Outcome, ProcedureId, Timestamp};
-use highwater_engines::{
-    Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Service, Taken, Token, Worker,
-};
+use highwater_core::{Incarnation, Levels, NodeId, Outcome, ProcedureId, Timestamp};
+use highwater_engines::sessions::Most;
+use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Token, Worker};
+use highwater_redis::endings::SHORT_REPLY_BYTES;
+use highwater_redis::host::Watch;
+use highwater_redis::host::forward::Upstream;
+use highwater_redis::host::token::unpack;
+use highwater_redis::moment::Moment;
+use highwater_redis::request::Framing;
+use highwater_redis::{Door, Procedures, single};
 
-use crate::clock::{Stopwatch, Ticks};
+use crate::clock::{Stopwatch, Ticks, unix_ms};
 use crate::config::Io;
-use crate::meter::slow::SlowLog;
 use crate::poll::Poller;
-use crate::resp::acl::Access;
-use crate::resp::endings::SHORT_REPLY_BYTES;
-use crate::resp::moment::Moment;
-use crate::resp::request::Framing;
-use crate::resp::{Callables, Description, Door, Procedures, Waiting, single};
-use crate::token::unpack;
 use crate::uring::Ring;
 use crate::worker::clients::{Clients, Rules};
 use crate::worker::crowd::Limits;
-use crate::worker::forward::Upstream;
 use crate::worker::keys::{KEY_CLIENT, KEY_LISTENER, KIND_MASK};
-use crate::worker::watch::Watch;
 
 pub const SECOND: Nanos = 1_000_000_000;
 
@@ -112,56 +109,22 @@ pub const RULES: Rules = Rules {
 
 /// The door that connections share of a node that serves; nothing is known of its users.
 pub fn door() -> Door {
-    let describe = || Description {
-        service: Service::Serving,
-        role: "leader".into(),
-        epoch: Epoch(1),
-        ask: None,
-        uptime_s: 0,
-        connected_clients: 0,
-        memory: (0, u64::MAX),
+    let procedures = Procedures {
+        exec: ProcedureId(0),
+        watch: ProcedureId(1),
+        users: ProcedureId(2),
+        interact: ProcedureId(3),
     };
-    Door {
-        procedures: Procedures {
-            exec: ProcedureId(0),
-            watch: ProcedureId(1),
-            users: ProcedureId(2),
-            interact: ProcedureId(3),
-        },
-        callables: Callables::default(),
-        node: NodeId(0),
-        leaderless: false,
-        sessions: highwater_engines::sessions::Most { of_all: 10, of_each: 10 },
-        salt: 1,
-        run_id: 1,
-        addresses: Box::new(|_| None),
-        clients: Arc::new(crate::resp::Clients::new(Box::new(|_| ()))),
-        redirect: crate::resp::Redirect::Text,
-        topology: Box::new(Default::default),
-        backed_by: 1,
-        waiting: Waiting::new(Box::new(|_| ())),
-        access: Access::new(Vec::new(), Box::new(|| ())),
-        entropy: Box::new(|bytes| {
-            bytes.fill(0x5a);
-            true
-        }),
-        describe: Box::new(describe),
-        bookmarks: Default::default(),
-        settings: Default::default(),
-        operations: Box::new(crate::resp::operations::Nothing),
-    }
+    let entropy = Box::new(|bytes: &mut [u8]| {
+        bytes.fill(0x5a);
+        true
+    });
+    Door { sessions: Most { of_all: 10, of_each: 10 }, entropy, ..Door::bare(procedures) }
 }
 
 /// The clocks and names by which its requests are measured.
 pub fn watch(door: &Door) -> Watch {
-    Watch {
-        worker: 0,
-        meter: Arc::default(),
-        slow: Arc::new(SlowLog::new(1)),
-        stopwatch: Stopwatch::calibrate(),
-        procedures: door.procedures,
-        names: Vec::new(),
-    }
+    Watch::new(0, Stopwatch::calibrate(), unix_ms, door.procedures)
 }
 
 impl Bench {

@@ -5,16 +5,15 @@ use std::net::TcpStream;
 
 use highwater_core::NodeId;
 use highwater_engines::Refusal;
+use highwater_redis::acl::change::News;
+use highwater_redis::glob::TAKEN;
+use highwater_redis::host::forward::message::Ask;
+use highwater_redis::host::forward::{Judged, Upstream};
+use highwater_redis::host::token::{Owner, pack};
+use highwater_redis::host::users::standing;
 
 use super::bench::{Bench, RULES, SECOND, gets, lines};
 use crate::config::Io;
-use crate::resp::acl::change::News;
-use crate::resp::glob::TAKEN;
-use crate::token::{Owner, pack};
-use crate::worker::forward::Judged;
-use crate::worker::forward::Upstream;
-use crate::worker::forward::message::Ask;
-use crate::worker::users::standing;
 
 /// The first one that waited for the engine kept all behind it from being looked at, for as long as that took: a node that was there and well
 /// enough to say so did not answer `PING`.

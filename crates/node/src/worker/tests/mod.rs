@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use highwater_core::NodeId;
 use highwater_engines::Refusal;
+use highwater_redis::connection::MAX_UNREAD_BYTES;
+use highwater_redis::moment::Moment;
 
 use bench::{Bench, RULES, SECOND, gets, lines};
 
 use super::clients::Rules;
 use super::crowd::Limits;
 use crate::config::Io;
-use crate::resp::connection::MAX_UNREAD_BYTES;
-use crate::resp::moment::Moment;
 
 /// Every test runs over epoll and over a ring.
 macro_rules! over_both {
@@ -518,7 +518,7 @@ fn whoever_comes_gets_only_its_own_replies(io: Io) {
                     let of = bench.clients.slots.iter().filter(|slot| slot.client.is_some());
                     let id = of.map(|slot| slot.id).max().unwrap();
                     if bench.clients.count() > 1 {
-                        bench.clients.door().clients.order(id, crate::resp::clients::Order::Kill);
+                        bench.clients.door().clients.order(id, highwater_redis::clients::Order::Kill);
                     }
                     bench.turn();
                 }

@@ -1,0 +1,190 @@
+//! `CLUSTER`: one shard has all slots, and whoever serves is its master. What would change the cluster is an operator's business.
+
+use std::fmt::Write;
+
+use super::help;
+use super::words::{integer, is};
+use crate::effort::{Effort, LOOK};
+use crate::errors::CommandError;
+use crate::reply::Reply;
+use crate::request::Args;
+use crate::slots::{SLOTS, slot};
+use crate::topology::{Member, Shape};
+use crate::{Door, slots};
+
+/// `CLUSTER SLOTS | SHARDS | NODES | INFO | KEYSLOT key | MYID | MYSHARDID | REPLICAS id | LINKS | COUNT-FAILURE-REPORTS id`
+pub fn cluster(
+    mut args: Args<'_>,
+    door: &Door,
+    effort: &Effort,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
+    let subcommand = args.promised()?.to_ascii_lowercase();
+    if &subcommand[..] == b"keyslot" {
+        let key = args.promised()?;
+        effort.spend(key.len() as u64);
+        reply.integer(i64::from(slot(key)));
+        return Ok(());
+    }
+    effort.spend(2 * LOOK);
+    let shape = Shape::of(door);
+    match &subcommand[..] {
+        b"slots" => tell_slots(&shape, reply),
+        b"shards" => tell_shards(&shape, reply),
+        b"nodes" => reply.verbatim(&lines(&shape, door, shape.topology.members.iter())),
+        b"info" => reply.verbatim(&info(&shape)),
+        b"myid" => reply.bulk(shape.name(door.node).as_bytes()),
+        b"myshardid" => reply.bulk(shape.shard().as_bytes()),
+        b"replicas" | b"slaves" => {
+            let name = args.promised()?;
+            let node = named(&shape, name)?;
+            if node.node != shape.holder {
+                return Err(CommandError::Text("ERR The specified node is not a master"));
+            }
+            let others = shape.others();
+            reply.array(others.clone().count());
+            others.for_each(|member| reply.bulk(line(&shape, door, member).as_bytes()));
+        }
+        b"count-failure-reports" => {
+            let down = !named(&shape, args.promised()?)?.up;
+            reply.integer(i64::from(down));
+        }
+        b"links" => tell_links(&shape, door, reply),
+        b"help" => help::help("CLUSTER", &USAGES, reply),
+        _ => return Err(CommandError::Text(OPERATORS)),
+    }
+    Ok(())
+}
+
+const USAGES: [&str; 12] = [
+    "SLOTS",
+    "SHARDS",
+    "NODES",
+    "INFO",
+    "KEYSLOT <key>",
+    "COUNTKEYSINSLOT <slot>",
+    "GETKEYSINSLOT <slot> <count>",
+    "MYID",
+    "MYSHARDID",
+    "REPLICAS <node-id>",
+    "COUNT-FAILURE-REPORTS <node-id>",
+    "LINKS",
+];
+
+/// What is said to whoever wants to change the cluster.
+const OPERATORS: &str = "ERR the cluster is not changed over this port: all slots are the leader's, and `highwater member` \
+                         and `highwater hand-over` change who belongs and who leads";
+
+fn named<'a>(shape: &'a Shape, name: &[u8]) -> Result<&'a Member, CommandError> {
+    let found = shape.topology.members.iter().find(|member| is(name, &shape.name(member.node)));
+    let unknown = || CommandError::UnknownNode(String::from_utf8_lossy(name).into_owned());
+    found.ok_or_else(unknown)
+}
+
+/// Who has the slots first, then the others that are up.
+fn nodes_of(shape: &Shape) -> impl Iterator<Item = &Member> + Clone {
+    shape.holder().into_iter().chain(shape.others().filter(|member| member.up))
+}
+
+fn tell_slots(shape: &Shape, reply: &mut Reply<'_>) {
+    let nodes = nodes_of(shape);
+    reply.array(1);
+    reply.array(2 + nodes.clone().count());
+    reply.integer(0);
+    reply.integer(i64::from(SLOTS) - 1);
+    for member in nodes {
+        reply.array(4);
+        reply.bulk(member.host.as_bytes());
+        reply.integer(i64::from(member.port));
+        reply.bulk(shape.name(member.node).as_bytes());
+        reply.array(0);
+    }
+}
+
+fn tell_shards(shape: &Shape, reply: &mut Reply<'_>) {
+    reply.array(1);
+    reply.map(2);
+    reply.bulk(b"slots");
+    reply.array(2);
+    reply.integer(0);
+    reply.integer(i64::from(SLOTS) - 1);
+    reply.bulk(b"nodes");
+    let nodes = shape.holder().into_iter().chain(shape.others());
+    reply.array(nodes.clone().count());
+    for member in nodes {
+        let role = if member.node == shape.holder { "master" } else { "replica" };
+        let health = if member.up { "online" } else { "fail" };
+        reply.map(7);
+        let name = shape.name(member.node);
+        for (field, text) in [
+            ("id", &name[..]),
+            ("ip", &member.host),
+            ("endpoint", &member.host),
+            ("role", role),
+            ("health", health),
+        ] {
+            reply.bulk(field.as_bytes());
+            reply.bulk(text.as_bytes());
+        }
+        for (field, number) in [("port", i64::from(member.port)), ("replication-offset", 0)] {
+            reply.bulk(field.as_bytes());
+            reply.integer(number);
+        }
+    }
+}
+
+fn lines<'a>(shape: &Shape, door: &Door, members: impl Iterator<Item = &'a Member>) -> String {
+    members.map(|member| line(shape, door, member) + "\n").collect()
+}
+
+/// `id address@bus flags master ping pong epoch link slots`
+fn line(shape: &Shape, door: &Door, member: &Member) -> String {
+    let holds = member.node == shape.holder;
+    let mut text = format!("{} {}@{} ", shape.name(member.node), member.bare_address(), member.peer_port);
+    let flags = [
+        ("myself", member.node == door.node),
+        (if holds { "master" } else { "slave" }, true),
+        ("fail?", !member.up),
+    ];
+    let flags: Vec<&str> = flags.into_iter().filter(|(_, holds)| *holds).map(|(flag, _)| flag).collect();
+    let master = if holds { "-".into() } else { shape.name(shape.holder) };
+    let link = if member.up { "connected" } else { "disconnected" };
+    let _ = write!(text, "{} {master} 0 0 {} {link}", flags.join(","), shape.epoch);
+    if holds {
+        let _ = write!(text, " 0-{}", slots::SLOTS - 1);
+    }
+    text
+}
+
+fn info(shape: &Shape) -> String {
+    let (state, ok) = if shape.serving.is_some() { ("ok", SLOTS) } else { ("fail", 0) };
+    let mut text =
+        format!("cluster_state:{state}\r\ncluster_slots_assigned:{SLOTS}\r\ncluster_slots_ok:{ok}\r\n");
+    let _ = write!(text, "cluster_slots_pfail:0\r\ncluster_slots_fail:{}\r\n", SLOTS - ok);
+    let _ = write!(text, "cluster_known_nodes:{}\r\ncluster_size:1\r\n", shape.topology.members.len());
+    let _ = write!(text, "cluster_current_epoch:{0}\r\ncluster_my_epoch:{0}\r\n", shape.epoch);
+    text
+}
+
+/// Both directions of each connection, which is one here.
+fn tell_links(shape: &Shape, door: &Door, reply: &mut Reply<'_>) {
+    let peers = shape.topology.members.iter().filter(|member| member.up && member.node != door.node);
+    reply.array(peers.clone().count() * 2);
+    for member in peers {
+        for direction in ["to", "from"] {
+            reply.map(3);
+            for (field, text) in
+                [("direction", direction), ("node", &shape.name(member.node)[..]), ("events", "rw")]
+            {
+                reply.bulk(field.as_bytes());
+                reply.bulk(text.as_bytes());
+            }
+        }
+    }
+}
+
+/// A slot's number.
+pub fn slot_number(word: &[u8]) -> Result<u16, CommandError> {
+    let slot = u16::try_from(integer(word)?).ok().filter(|slot| *slot < SLOTS);
+    slot.ok_or(CommandError::Text("ERR Invalid or out of range slot"))
+}

@@ -1,0 +1,233 @@
+//! Commands about the connection: PING ECHO HELLO SELECT READONLY READWRITE HW.FRESHNESS HW.PROCEDURES.
+
+use std::sync::atomic::Ordering;
+
+use highwater_core::Timestamp;
+use highwater_engines::Freshness;
+
+use super::words::small_integer;
+use super::{
+    acl, admin, auth, client, cluster, debug, elsewhere, help, info, memory, sentinel, server, slow,
+};
+use crate::Door;
+use crate::client_state::ClientState;
+use crate::command::Local;
+use crate::effort::Effort;
+use crate::errors::CommandError;
+use crate::number::parse_integer;
+use crate::reply::{Protocol, Reply};
+use crate::request::Args;
+
+/// Answers a command that touches no data. Its row has been checked. What that costs is counted.
+pub fn run(
+    command: Local,
+    args: Args<'_>,
+    client: &mut ClientState,
+    door: &Door,
+    effort: &mut Effort,
+    out: &mut Vec<u8>,
+) {
+    let (start, words) = (out.len(), effort.begin(args));
+    let effort = &*effort;
+    let mut reply = Reply::new(out, client.protocol);
+    let result = match command {
+        Local::Ping => ping(args, client, &mut reply),
+        Local::Echo => echo(args, &mut reply),
+        Local::Hello => hello(args, client, door, effort, &mut reply),
+        Local::Select => select(args, &mut reply),
+        Local::Auth => auth::auth(args, client, door, effort, &mut reply),
+        Local::Client => client::client(args, client, door, effort, &mut reply),
+        Local::Command => server::command(args, effort, &mut reply),
+        Local::Info => info::info(args, door, effort, &mut reply),
+        Local::Config => admin::config(args, door, effort, &mut reply),
+        Local::Time => admin::time(client, &mut reply),
+        Local::Role => admin::role(door, effort, &mut reply),
+        Local::Cluster => cluster::cluster(args, door, effort, &mut reply),
+        Local::Sentinel => sentinel::sentinel(args, door, effort, &mut reply),
+        Local::Save | Local::Shutdown | Local::Replicaof | Local::Swapdb | Local::Monitor => {
+            Err(elsewhere::refuse(command))
+        }
+        Local::Debug => debug::debug(args, door, effort, &mut reply),
+        Local::MemoryOf => memory::memory(args, door, effort, &mut reply),
+        Local::Lolwut => elsewhere::lolwut(args, &mut reply),
+        Local::Wait => admin::wait(args, door, &mut reply),
+        Local::Slowlog => slow::slowlog(args, door, effort, &mut reply),
+        Local::Latency => slow::latency(args, door, effort, &mut reply),
+        Local::HotKeys => slow::hot_keys(args, door, effort, &mut reply),
+        Local::Readonly => reads_snapshots(client, true, &mut reply),
+        Local::Readwrite => reads_snapshots(client, false, &mut reply),
+        Local::Procedures => procedures(args, door, effort, &mut reply),
+        Local::Freshness => freshness(args, client, &mut reply),
+        Local::Acl => acl::acl(args, client, door, effort, &mut reply),
+        Local::Lastsave => {
+            reply.integer(door.operations.figures().saved_unix_s as i64);
+            Ok(())
+        }
+    };
+    if let Err(error) = result {
+        reply.out.truncate(start);
+        reply.error(error);
+    }
+    effort.told(out.len() - start, words);
+}
+
+/// `HW.PROCEDURES [pattern]`
+fn procedures(
+    mut args: Args<'_>,
+    door: &Door,
+    effort: &Effort,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
+    let pattern = args.next();
+    if args.next().is_some() {
+        return Err(CommandError::WrongArity("hw.procedures"));
+    }
+    door.callables.list(pattern, effort, reply)?;
+    Ok(())
+}
+
+/// `PING [message]`
+fn ping(mut args: Args<'_>, client: &ClientState, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    if client.listens_only() && args.len() < 2 {
+        // In the form of a message, which is all that such a client reads.
+        reply.array(2);
+        reply.bulk(b"pong");
+        reply.bulk(args.next().unwrap_or_default());
+        return Ok(());
+    }
+    match (args.next(), args.next()) {
+        (None, _) => reply.simple("PONG"),
+        (Some(message), None) => reply.bulk(message),
+        (Some(_), Some(_)) => return Err(CommandError::WrongArity("ping")),
+    }
+    Ok(())
+}
+
+/// `ECHO message`
+fn echo(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    reply.bulk(args.promised()?);
+    Ok(())
+}
+
+/// `HELLO [2 | 3 [AUTH user password] [SETNAME name]]`: changes nothing unless all of it is fine.
+fn hello(
+    mut args: Args<'_>,
+    client: &mut ClientState,
+    door: &Door,
+    effort: &Effort,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
+    let mut protocol = client.protocol;
+    if let Some(version) = args.next() {
+        protocol = match parse_integer(version).ok_or(CommandError::ProtocolNotAnInteger)? {
+            2 => Protocol::Resp2,
+            3 => Protocol::Resp3,
+            _ => return Err(CommandError::NoSuchProtocol),
+        };
+    }
+    let options = hello_options(args)?;
+    if options.name.is_some_and(|name| !client::printable(name)) {
+        return Err(CommandError::ClientName("Client names"));
+    }
+    options.name.map_or(Ok(()), client::fits)?;
+    if let Some((name, password)) = options.credentials {
+        auth::let_in(name, password, "HELLO", client, door, effort)?;
+    }
+    if !client.caller.is_authenticated() {
+        return Err(CommandError::HelloUnauthenticated);
+    }
+    if let Some(name) = options.name {
+        client::set_name(client, name)?;
+    }
+    client.protocol = protocol;
+    client.card().protocol.store(if protocol == Protocol::Resp3 { 3 } else { 2 }, Ordering::Relaxed);
+    reply.protocol = protocol;
+    welcome(client, door, reply);
+    Ok(())
+}
+
+/// What `HELLO` asks for beside the protocol.
+#[derive(Default)]
+struct HelloOptions<'a> {
+    /// The connection's name.
+    name: Option<&'a [u8]>,
+    /// A user and its password.
+    credentials: Option<(&'a [u8], &'a [u8])>,
+}
+
+fn hello_options(mut args: Args<'_>) -> Result<HelloOptions<'_>, CommandError> {
+    let mut options = HelloOptions::default();
+    while let Some(option) = args.next() {
+        if option.eq_ignore_ascii_case(b"auth") && args.len() >= 2 {
+            options.credentials = args.next().zip(args.next());
+        } else if option.eq_ignore_ascii_case(b"setname") && args.len() >= 1 {
+            options.name = args.next();
+        } else {
+            return Err(CommandError::HelloOption(String::from_utf8_lossy(option).into_owned()));
+        }
+    }
+    Ok(options)
+}
+
+fn welcome(client: &ClientState, door: &Door, reply: &mut Reply<'_>) {
+    reply.map(7);
+    let mut text = |name: &str, value: &str| {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    };
+    text("server", "highwater");
+    text("version", env!("CARGO_PKG_VERSION"));
+    reply.bulk(b"proto");
+    reply.integer(if client.protocol == Protocol::Resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.integer(client.id as i64);
+    reply.bulk(b"mode");
+    reply.bulk(info::mode(door).as_bytes());
+    reply.bulk(b"role");
+    reply.bulk(if (door.describe)().service.leads() { b"master" } else { b"replica" });
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+/// `SELECT 0`: clients send it at connect.
+fn select(mut args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    match small_integer(args.promised()?)? {
+        0 => reply.ok(),
+        _ => return Err(CommandError::NoSuchDatabase),
+    }
+    Ok(())
+}
+
+/// `READONLY`, `READWRITE`: on any replica, at any time.
+fn reads_snapshots(client: &mut ClientState, yes: bool, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    client.snapshots = yes;
+    client.card().reads_snapshots.store(yes, Ordering::Relaxed);
+    reply.ok();
+    Ok(())
+}
+
+/// `HW.FRESHNESS WITHIN milliseconds | SINCE token | ANY`: counts while the connection reads snapshots.
+fn freshness(
+    mut args: Args<'_>,
+    client: &mut ClientState,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
+    let subcommand = args.promised()?.to_ascii_lowercase();
+    let mut number = |most: u64| -> Result<u64, CommandError> {
+        let number = parse_integer(args.promised()?).and_then(|number| u64::try_from(number).ok());
+        number.filter(|number| *number <= most).ok_or(CommandError::NotAnInteger)
+    };
+    client.freshness = match &subcommand[..] {
+        b"within" => Some(Freshness::Within(number(u64::MAX / NS_PER_MS)? * NS_PER_MS)),
+        b"since" => Some(Freshness::Since(Timestamp(number(Timestamp::MAX.0)?))),
+        b"any" => None,
+        _ => {
+            help::help("HW.FRESHNESS", &["WITHIN <milliseconds>", "SINCE <token>", "ANY"], reply);
+            return Ok(());
+        }
+    };
+    reply.ok();
+    Ok(())
+}
+
+const NS_PER_MS: u64 = 1_000_000;
