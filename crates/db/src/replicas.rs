@@ -6,9 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use highwater_core::{Abort, Procedure, ProcedureId};
-use highwater_engines::{EngineKind, Refusal};
+use highwater_engines::EngineKind;
 use highwater_node::worker::LocalRequest;
 use highwater_node::{NodeError, Opened};
+use highwater_seam::Refusal;
 
 use crate::catalogue::{ALL, Agree, Catalogue, Compare};
 use crate::closure::{Closure, Place};

@@ -7,8 +7,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_core::{Clock, Epoch, Incarnation, Levels, Library, NodeId, Outcome, Registry};
-use highwater_store::{Occ, Store};
-
 use highwater_kit::attempt::{InStore, attempt};
 use highwater_kit::call::Call;
 use highwater_kit::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
@@ -19,6 +17,7 @@ use highwater_seam::{
     ControlOutbox, Controller, Counters, Endpoint, Figure, Frame, Member, Nanos, Next, Outbox, Refusal,
     Replica, Request, Service, Status, Taken, Token, Worker,
 };
+use highwater_store::{Occ, Store};
 
 /// Throw the encoded writes away when this many bytes have gathered.
 const LOG_BYTES: usize = 64 << 10;

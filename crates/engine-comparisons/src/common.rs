@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use highwater_core::codec::Reader;
 use highwater_core::{Epoch, Incarnation, NodeId, Outcome, Random, Timestamp};
-
-use super::node::{Cell, Node};
-use super::storage::{Shelf, Storage};
 use highwater_kit::validation::lanes::Retry;
 use highwater_kit::validation::message::{Head, Message, TAG};
 use highwater_kit::validation::own::{Asked, Own, Owns, Phase};
 use highwater_kit::validation::payload::Payload;
 use highwater_kit::validation::post::Post;
 use highwater_seam::{Counters, Frame, Nanos, Next, Outbox, Refusal};
+
+use super::node::{Cell, Node};
+use super::storage::{Shelf, Storage};
 
 /// Who has nothing to do says how far it is every so many election timeouts: others can forget, then.
 const IDLE_BEAT: u64 = 16;

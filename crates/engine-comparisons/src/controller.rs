@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use highwater_core::codec::Reader;
 use highwater_core::{Epoch, Incarnation, Levels, NodeId};
-use highwater_store::Store;
-
-use super::node::{Cell, Node};
 use highwater_seam::engine::whole;
 use highwater_seam::memory::MemoryStatus;
 use highwater_seam::options::Options;
 use highwater_seam::{ControlOutbox, Controller, Figure, Member, Nanos, Next, Service, Status};
+use highwater_store::Store;
+
+use super::node::{Cell, Node};
 
 /// Transactions under way at a replica, by worker.
 const BUSY: &str = "under way";

@@ -52,11 +52,11 @@ pub mod tapir;
 use std::sync::Arc;
 
 use highwater_core::{Clock, Library, NodeId};
-
-use controller::FixedController;
 use highwater_seam::engine::Abilities;
 use highwater_seam::options::Options;
 use highwater_seam::{Counters, Replica, Worker};
+
+use controller::FixedController;
 use node::Node;
 use storage::Shelf;
 

@@ -6,9 +6,8 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use highwater_core::hooks::{self, Point};
 use highwater_core::{Clock, Incarnation, NodeId, Timestamp};
-use highwater_store::sync::Backoff;
-
 use highwater_seam::options::Options;
+use highwater_store::sync::Backoff;
 
 /// A worker is about to touch what the workers of a replica share.
 pub const SHARED: Point = Point::new("Shared");

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use highwater_core::{NodeId, Timestamp};
-
-use super::common::Common;
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::payload::Payload;
 use highwater_seam::Outbox;
+
+use super::common::Common;
 
 /// Sent, and not yet acknowledged by all. Numbers grow; they need not be without gaps.
 pub struct Outgoing {

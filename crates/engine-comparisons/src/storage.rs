@@ -5,9 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use highwater_core::{Library, Outcome, Registry, Schema, Timestamp, planted};
-use highwater_store::{Applier, Store};
-
-use super::node::Node;
 use highwater_kit::validation::marks::{InTheWay, Linger, Marks};
 use highwater_kit::validation::marks_of;
 use highwater_kit::validation::own::Asked;
@@ -16,6 +13,9 @@ use highwater_kit::validation::tx::{MeerkatTx, execute};
 use highwater_kit::validation::validate::{unmark, validate};
 use highwater_seam::options::Options;
 use highwater_seam::{Nanos, Request};
+use highwater_store::{Applier, Store};
+
+use super::node::Node;
 
 /// What the workers of a replica execute on.
 pub struct Shelf {

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Epoch, Incarnation, NodeId, Timestamp};
-
 use highwater_kit::validation::payload::Payload;
 use highwater_kit::validation::record::Told;
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Epoch, Incarnation, NodeId, Timestamp};
-
-use super::change::{Change, put_members, put_records, take_members, take_records};
 use highwater_kit::validation::record::Told;
 use highwater_kit::witness::{DiskWord, Met};
+
+use super::change::{Change, put_members, put_records, take_members, take_records};
 
 /// An attempt to decide a change of epoch: numbers grow, nodes tell two of one number apart. (The paper names one recovery coordinator
 /// for each epoch, and does not say how its successor learns what it has decided.)

@@ -4,7 +4,6 @@ use std::any::Any;
 use std::collections::BTreeMap;
 
 use highwater_core::{Epoch, Timestamp};
-
 use highwater_seam::observer::{EPOCHS, LOSSES, Rules, TAKEOVERS, Teller, unknown};
 
 /// A replica has learnt what became of a transaction.

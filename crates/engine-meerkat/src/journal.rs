@@ -45,14 +45,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Durability, Epoch, NodeId, Timestamp, planted};
-
-use super::change::{Change, Ended, put_ended, put_records, take_ended, take_records};
-use super::control::{Round, put_round, take_round};
-use super::shared::Report;
 use highwater_kit::validation::message::Message;
 use highwater_kit::validation::record::Told;
 use highwater_kit::witness::Met;
 use highwater_seam::{ClientId, LogPosition, Nanos};
+
+use super::change::{Change, Ended, put_ended, put_records, take_ended, take_records};
+use super::control::{Round, put_round, take_round};
+use super::shared::Report;
 
 /// What a controller must not forget.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -65,17 +65,10 @@ mod shared;
 pub mod strict;
 mod worker;
 
-pub use highwater_kit::validation::{marks, message, own, payload, quorum, record, tx, validate};
-
 use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_core::{Clock, Library, NodeId, Registry};
-use highwater_store::Store;
-
-use control::Control;
-use controller::MeerkatController;
-use facts::MeerkatRules;
 use highwater_kit::copy;
 use highwater_kit::validation::tx::MeerkatTx;
 use highwater_kit::validation::{agreed, healthy, marks_of};
@@ -83,6 +76,11 @@ use highwater_seam::engine::{Abilities, Engine, whole};
 use highwater_seam::observer::Rules;
 use highwater_seam::options::Options;
 use highwater_seam::{Counters, Replica, Status, Worker};
+use highwater_store::Store;
+
+use control::Control;
+use controller::MeerkatController;
+use facts::MeerkatRules;
 use shared::Shared;
 use worker::MeerkatWorker;
 /// For the model of schedules alone.

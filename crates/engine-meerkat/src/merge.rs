@@ -26,11 +26,11 @@ use std::fmt;
 
 use highwater_core::Timestamp;
 use highwater_core::planted;
-
-use super::change::Ended;
 use highwater_kit::validation::payload::Payload;
 use highwater_kit::validation::quorum::Quorums;
 use highwater_kit::validation::record::Told;
+
+use super::change::Ended;
 
 /// Why replies do not tell what became of a transaction. What a peer says is no reason to end a replica: more promises may tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use highwater_core::{Clock, Durability, Epoch, Incarnation, NodeId, Timestamp};
-use highwater_store::Store;
-
-use super::change::{Change, Members};
-use super::journal::{Kept, Remembered};
 use highwater_kit::copy::CopyName;
 use highwater_kit::validation::marks::Marks;
 use highwater_kit::validation::quorum::Quorums;
@@ -18,6 +14,10 @@ use highwater_seam::mailbox::Mailbox;
 use highwater_seam::options::Options;
 use highwater_seam::padded::Padded;
 use highwater_seam::{LogPosition, Nanos};
+use highwater_store::Store;
+
+use super::change::{Change, Members};
+use super::journal::{Kept, Remembered};
 
 /// From the controller to a worker.
 pub enum Command {

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use highwater_consensus::{MembersChange, Voter};
 use highwater_core::{NodeId, StreamId};
-
 use highwater_seam::Nanos;
 
 /// An order lapses when nobody has asked for it for so long.

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use highwater_consensus::{Members, Stream};
 use highwater_core::log::{EntryHeader, EntryKind};
 use highwater_core::{EntryIndex, Epoch, Generation, Timestamp};
+use highwater_seam::{Counters, Nanos, Next};
 use highwater_store::{Applier, Occ};
 
 use super::checked::CheckedEntry;
@@ -21,7 +22,6 @@ use super::hooks;
 use super::messages::Report;
 use super::speculation::Speculation;
 use super::watermark::{Arrival, OpenClaim, Start};
-use highwater_seam::{Counters, Nanos, Next};
 
 /// Where the following of the decided log stands.
 ///

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use highwater_consensus::{Members, Voter};
 use highwater_core::{Epoch, NodeId};
+use highwater_seam::Nanos;
 
 use super::control::ControlMessage;
 use super::desk::Desk;
-use highwater_seam::Nanos;
 
 /// Whom this node has met.
 #[derive(Default)]

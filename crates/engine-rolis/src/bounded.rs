@@ -7,11 +7,11 @@
 use std::collections::VecDeque;
 
 use highwater_core::{Outcome, ProcedureId, Timestamp};
+use highwater_seam::{Freshness, Nanos, Next, Outbox, Refusal, Request, Token};
 
 use super::context::{Context, recheck};
 use super::probes::Probes;
 use super::reads::Reads;
-use highwater_seam::{Freshness, Nanos, Next, Outbox, Refusal, Request, Token};
 
 /// How long a read waits, in election timeouts: so long that a leader of whom nothing is heard has usually been replaced, if it
 /// did not rest.

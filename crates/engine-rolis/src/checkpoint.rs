@@ -6,7 +6,6 @@
 use highwater_consensus::{Members, RecoveryPoint};
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{EntryIndex, Epoch, Timestamp};
-
 use highwater_kit::checkpointing;
 use highwater_seam::LogPosition;
 

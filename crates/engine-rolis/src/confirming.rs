@@ -27,12 +27,12 @@ use std::collections::VecDeque;
 
 use highwater_consensus::Stream;
 use highwater_core::{EntryIndex, Epoch, Outcome, Timestamp};
+use highwater_seam::options::Options;
+use highwater_seam::{Nanos, Next, Outbox, Token};
 
 use super::hooks;
 use super::pending::{Pending, ReleasedCounts};
 use super::watermark::Watermark;
-use highwater_seam::options::Options;
-use highwater_seam::{Nanos, Next, Outbox, Token};
 
 /// The reads of one worker, and what they wait for.
 #[derive(Debug, Default)]

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use highwater_consensus::Voter;
+use highwater_core::sync::Ordering;
 use highwater_core::{Level, NodeId, StreamId, Work};
+use highwater_seam::options::Options;
+use highwater_seam::{Counters, Nanos, Next, Outbox, Refusal};
 
 use super::health::LONG_EXECUTION;
 use super::messages::Report;
 use super::pulse::Pulse;
 use super::shared::Shared;
-use highwater_core::sync::Ordering;
-use highwater_seam::options::Options;
-use highwater_seam::{Counters, Nanos, Next, Outbox, Refusal};
 
 /// Which worker of which replica this is, and what it shares with the others.
 pub struct Context {

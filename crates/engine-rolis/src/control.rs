@@ -4,10 +4,10 @@ use bytes::Bytes;
 use highwater_consensus::{ElectionMessage, Members};
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{EntryIndex, Epoch, Level, Timestamp};
-
-use super::handover::HandOverMessage;
 use highwater_kit::witness::DiskWord;
 use highwater_seam::memory::Told;
+
+use super::handover::HandOverMessage;
 
 /// A message between controllers. The sender's identity comes with the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use highwater_consensus::Voter;
 use highwater_core::{Incarnation, NodeId, StreamId};
+use highwater_seam::{CheckpointOrder, ControlOutbox, LogPosition, Nanos};
 
 use super::control::ControlMessage;
 use super::hooks;
 use super::messages::Command;
 use super::shared::Shared;
-use highwater_seam::{CheckpointOrder, ControlOutbox, LogPosition, Nanos};
 
 /// A controller's desk.
 pub struct Desk {

@@ -1,7 +1,6 @@
 //! Whether disks have room: this node's, and those that keep it from taking writes.
 
 use highwater_core::{Epoch, NodeId};
-
 use highwater_seam::Nanos;
 
 /// What a controller knows of its own disk, and what follows from all of them.

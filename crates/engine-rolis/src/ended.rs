@@ -6,6 +6,9 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use highwater_consensus::{Members, Voter};
 use highwater_core::{Clock, Epoch, Incarnation, Levels, NodeId, Registry, Schema, StreamId};
+use highwater_kit::copy::CopyMessage;
+use highwater_seam::options::Options;
+use highwater_seam::{ControlOutbox, Controller, Counters, Endpoint, Frame, Outbox, Worker};
 use highwater_store::Store;
 
 use super::control::ControlMessage;
@@ -13,9 +16,6 @@ use super::controller::RolisController;
 use super::shared::Shared;
 use super::wire::Head;
 use super::worker::RolisWorker;
-use highwater_kit::copy::CopyMessage;
-use highwater_seam::options::Options;
-use highwater_seam::{ControlOutbox, Controller, Counters, Endpoint, Frame, Outbox, Worker};
 
 const RECEIVER: NodeId = NodeId(2);
 const COPY: u64 = 77;

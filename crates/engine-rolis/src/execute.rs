@@ -1,7 +1,13 @@
 //! Executing requests speculatively: attempts, conflicts, and requests that have to come again.
 
 use highwater_consensus::Stream;
+use highwater_core::sync::Ordering;
 use highwater_core::{Abort, EntryIndex, Outcome, Registry, Timestamp};
+use highwater_kit::attempt::{Ends, attempt};
+use highwater_kit::call::Call;
+use highwater_kit::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
+use highwater_seam::memory::Grant;
+use highwater_seam::{Counters, Nanos, Outbox, Request, Taken, Token};
 use highwater_store::Occ;
 
 use super::confirming::Confirming;
@@ -11,12 +17,6 @@ use super::hooks;
 use super::messages::Report;
 use super::pending::Pending;
 use super::seal::Sealer;
-use highwater_core::sync::Ordering;
-use highwater_kit::attempt::{Ends, attempt};
-use highwater_kit::call::Call;
-use highwater_kit::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
-use highwater_seam::memory::Grant;
-use highwater_seam::{Counters, Nanos, Outbox, Request, Taken, Token};
 
 /// Runs procedures.
 pub struct Executor {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use highwater_core::log::ENTRY_HEADER_BYTES;
 use highwater_core::{Abort, Epoch, Timestamp};
+use highwater_kit::attempt::{Ends, InStore};
+use highwater_seam::Outbox;
 use highwater_store::{Occ, Store};
 
 use super::funnel::{Entrance, SharedEntry};
-use highwater_kit::attempt::{Ends, InStore};
-use highwater_seam::Outbox;
 
 /// Where a worker's transactions go.
 #[derive(Default)]

@@ -2,11 +2,11 @@
 
 use highwater_consensus::Stream;
 use highwater_core::EntryIndex;
+use highwater_seam::{Nanos, Next};
 
 use super::context::Context;
 use super::hooks;
 use super::shared::StreamStatus;
-use highwater_seam::{Nanos, Next};
 
 /// What was published last, and when more may be.
 #[derive(Debug, Default)]

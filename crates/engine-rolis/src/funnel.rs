@@ -8,6 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use highwater_core::log::ENTRY_HEADER_BYTES;
 use highwater_core::{Abort, Epoch, Incarnation, Levels, NodeId, Outcome, Registry, Timestamp};
+use highwater_kit::attempt::{Ends, attempt};
+use highwater_kit::call::Call;
+use highwater_kit::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
+use highwater_seam::memory::Grant;
+use highwater_seam::{
+    Counters, Endpoint, Figure, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Token, Worker,
+};
 use highwater_store::{Occ, Store};
 
 use super::abilities::ABILITIES;
@@ -16,13 +23,6 @@ use super::lock_waits::LockWaits;
 use super::messages::Report;
 use super::pending::Pending;
 use super::shared::Shared;
-use highwater_kit::attempt::{Ends, attempt};
-use highwater_kit::call::Call;
-use highwater_kit::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
-use highwater_seam::memory::Grant;
-use highwater_seam::{
-    Counters, Endpoint, Figure, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Token, Worker,
-};
 
 /// The shared open entry.
 pub struct Funnel {

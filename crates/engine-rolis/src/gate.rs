@@ -15,12 +15,12 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use highwater_consensus::Stream;
+use highwater_seam::{Endpoint, Frame, LogPosition, Nanos, Outbox};
 
 use super::context::{Context, Turn};
 use super::hooks;
 use super::messages::Report;
 use super::pulse::NEVER;
-use highwater_seam::{Endpoint, Frame, LogPosition, Nanos, Outbox};
 
 /// So many frames wait to one node. Enough that acknowledgements leave one by one as syncs return.
 const MOST_FRAMES: usize = 64;

@@ -16,13 +16,13 @@
 //! Only time in which the controller itself was awake counts: after a pause of the whole process nobody is accused.
 
 use highwater_consensus::{Election, Standing};
+use highwater_core::sync::Ordering;
+use highwater_seam::Nanos;
 
 use super::desk::Desk;
 use super::hooks;
 use super::pulse::{NEVER, Pulse};
 use super::shared::Shared;
-use highwater_core::sync::Ordering;
-use highwater_seam::Nanos;
 
 /// A turn overdue for so many election timeouts: the worker is stuck.
 pub const STUCK: u64 = 4;

@@ -4,9 +4,9 @@
 //! Apart from the rest so that loom can explore it: no store here.
 
 use highwater_core::Timestamp;
+use highwater_core::sync::{AtomicU64, Ordering, fence};
 
 use super::hooks;
-use highwater_core::sync::{AtomicU64, Ordering, fence};
 
 /// `timestamp << 1 | pinning`, on cache lines of its own: appliers load it for every entry.
 ///

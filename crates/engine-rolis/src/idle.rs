@@ -9,14 +9,14 @@ use highwater_core::{
     Ballot, Clock, EntryIndex, Epoch, Incarnation, Level, Levels, NodeId, Registry, Schema, StreamId,
     Timestamp,
 };
+use highwater_seam::options::Options;
+use highwater_seam::{Endpoint, Frame, Outbox, Worker};
 use highwater_store::Store;
 
 use super::messages::{Command, Report};
 use super::shared::Shared;
 use super::wire::Head;
 use super::worker::RolisWorker;
-use highwater_seam::options::Options;
-use highwater_seam::{Endpoint, Frame, Outbox, Worker};
 
 const LEADS: Ballot = Ballot { epoch: Epoch(1), node: NodeId(0) };
 

@@ -3,6 +3,7 @@
 
 use highwater_consensus::Stream;
 use highwater_core::{Ballot, EntryIndex, Epoch, Registry, Timestamp};
+use highwater_seam::{Counters, Nanos, Next, Outbox, Refusal, Request, Taken};
 use highwater_store::Occ;
 
 use super::checked::CheckedEntry;
@@ -15,7 +16,6 @@ use super::messages::Report;
 use super::pending::Pending;
 use super::pulse::NEVER;
 use super::seal::{Sealer, fresh_entry};
-use highwater_seam::{Counters, Nanos, Next, Outbox, Refusal, Request, Taken};
 
 /// What a leading worker keeps.
 pub struct Lead {

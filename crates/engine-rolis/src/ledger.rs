@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use highwater_consensus::{Members, Voter};
 use highwater_core::NodeId;
+use highwater_seam::Nanos;
+use highwater_seam::memory::{Told, most_for};
 
 use super::control::ControlMessage;
 use super::desk::Desk;
-use highwater_seam::Nanos;
-use highwater_seam::memory::{Told, most_for};
 
 /// What the nodes said.
 #[derive(Debug, Default)]

@@ -2,11 +2,11 @@
 
 use highwater_consensus::Stream;
 use highwater_core::{EntryIndex, Epoch, Timestamp};
+use highwater_kit::copy::Source;
 
 use super::checked::CheckedEntry;
 use super::hooks;
 use super::shared::Shared;
-use highwater_kit::copy::Source;
 
 /// A replica as a donor. If it leads, its store is ahead of the mark: what was read is settled when the mark has passed it. If not,
 /// everything in its store is settled, unless another worker has begun to lead, or has led and does not know yet what became of its

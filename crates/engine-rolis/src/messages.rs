@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use highwater_consensus::{Members, Plan, Tail};
 use highwater_core::{Ballot, EntryIndex, Epoch, Generation, Level, NodeId, StreamId, Timestamp};
+use highwater_kit::copy::CopyName;
+use highwater_seam::LogPosition;
 use highwater_store::Store;
 
 use super::checkpoint::{Located, Settling};
-use highwater_kit::copy::CopyName;
-use highwater_seam::LogPosition;
 
 /// The first entry of a new epoch.
 #[derive(Clone, Debug)]

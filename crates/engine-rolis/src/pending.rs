@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use highwater_core::{Outcome, Timestamp};
+use highwater_seam::{Outbox, RELEASE_BYTES, Released, Token};
 
 use super::hooks;
-use highwater_seam::{Outbox, RELEASE_BYTES, Released, Token};
 
 /// A queue of replies that wait for the mark.
 ///

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use highwater_consensus::{Recovered, RecoveryPoint, Stream};
 use highwater_core::EntryIndex;
+use highwater_seam::{LogPosition, Nanos, Next};
 
 use super::checkpoint::Settling;
 use super::context::{Context, Turn};
@@ -12,7 +13,6 @@ use super::gate::Gate;
 use super::hooks;
 use super::lead::Lead;
 use super::messages::Report;
-use highwater_seam::{LogPosition, Nanos, Next};
 
 /// How many bytes of records lie between two points, at least: so much too much is read after a crash.
 const POINT_EVERY: u64 = 256 << 10;

@@ -35,9 +35,9 @@ use std::collections::VecDeque;
 use highwater_consensus::{Stream, Voter};
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Ballot, EntryIndex, NodeId, Timestamp};
+use highwater_seam::Nanos;
 
 use super::hooks;
-use highwater_seam::Nanos;
 
 /// What workers say to each other about freshness. Its tags are 4 and 5: those of copies come before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

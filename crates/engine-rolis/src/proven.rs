@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 
 use highwater_core::Timestamp;
-
 use highwater_core::sync::{AtomicU64, Mutex, Ordering};
 use highwater_seam::Nanos;
 

@@ -8,9 +8,8 @@
 use std::sync::Arc;
 
 use highwater_core::limits::MAX_NODE_ID;
-use highwater_core::{Epoch, NodeId, Progress};
-
 use highwater_core::sync::{AtomicU64, Ordering};
+use highwater_core::{Epoch, NodeId, Progress};
 use highwater_seam::{Nanos, Next};
 
 /// No time at all: nothing is due, nothing waits.

@@ -20,12 +20,12 @@ use bytes::Bytes;
 use highwater_consensus::{Members, Voter};
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Level, Levels, NodeId};
+use highwater_seam::Nanos;
 
 use super::control::ControlMessage;
 use super::desk::Desk;
 use super::hooks;
 use super::readable::{beyond, name};
-use highwater_seam::Nanos;
 
 /// A node says again what it uses after so many heartbeats: the last message may be lost.
 const REPEAT: u64 = 25;

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use highwater_core::limits::MAX_REPLY_BYTES;
 use highwater_core::{Abort, Outcome, ProcedureId, Registry, Timestamp};
+use highwater_kit::call::explain;
+use highwater_seam::{Counters, Nanos, Next, Outbox, RELEASE_BYTES, Refusal, Request, Token};
 use highwater_store::{Snapshot, SnapshotTx, Store};
 
 use super::context::{Context, Turn, recheck};
 use super::execute::ROWS_A_TURN;
 use super::horizon::Life;
 use super::snapshots::Offer;
-use highwater_kit::call::explain;
-use highwater_seam::{Counters, Nanos, Next, Outbox, RELEASE_BYTES, Refusal, Request, Token};
 
 /// The reads of one worker.
 pub struct Reads {

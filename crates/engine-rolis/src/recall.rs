@@ -11,12 +11,12 @@
 
 use highwater_consensus::Stream;
 use highwater_core::NodeId;
+use highwater_core::sync::Ordering;
+use highwater_seam::{Nanos, Next};
 
 use super::context::{Context, Turn};
 use super::messages::Report;
 use super::probes::{ProbeMessage, Probes};
-use highwater_core::sync::Ordering;
-use highwater_seam::{Nanos, Next};
 
 /// How far a worker is with it.
 #[derive(Debug, Default)]

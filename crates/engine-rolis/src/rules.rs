@@ -14,9 +14,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use highwater_consensus::Voter;
 use highwater_core::{EntryIndex, Epoch, Incarnation, Level, NodeId, StreamId, Timestamp};
+use highwater_seam::observer::{EPOCHS, LOSSES, RAISES, Rules, TAKEOVERS, Teller, unknown};
 
 use super::facts::RolisFact;
-use highwater_seam::observer::{EPOCHS, LOSSES, RAISES, Rules, TAKEOVERS, Teller, unknown};
 
 /// What came how far in an epoch.
 #[derive(Clone, Copy, Debug)]

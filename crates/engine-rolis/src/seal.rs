@@ -25,13 +25,13 @@ use bytes::Bytes;
 use highwater_consensus::Stream;
 use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind};
 use highwater_core::{Abort, Ballot, StreamId, Timestamp};
+use highwater_seam::{Counters, Nanos, Outbox};
 use highwater_store::Occ;
 
 use super::context::Context;
 use super::feed::Feed;
 use super::hooks;
 use super::pending::Pending;
-use highwater_seam::{Counters, Nanos, Outbox};
 
 /// The open entry, and where the stream is closed.
 ///

@@ -4,7 +4,13 @@
 use std::sync::Arc;
 
 use highwater_consensus::{Members, Voter};
+use highwater_core::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
 use highwater_core::{Ballot, Clock, EntryIndex, Epoch, Level, NodeId, Timestamp};
+use highwater_seam::Nanos;
+use highwater_seam::mailbox::Mailbox;
+use highwater_seam::memory::Account;
+use highwater_seam::options::Options;
+use highwater_seam::padded::Padded;
 use highwater_store::Store;
 
 use super::checkpoint::Resumed;
@@ -14,12 +20,6 @@ use super::pulse::Pulse;
 use super::readable::{beyond, name};
 use super::snapshots::{Offer, Rounds};
 use super::watermark::Watermark;
-use highwater_core::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering};
-use highwater_seam::Nanos;
-use highwater_seam::mailbox::Mailbox;
-use highwater_seam::memory::Account;
-use highwater_seam::options::Options;
-use highwater_seam::padded::Padded;
 
 /// One per replica.
 pub struct Shared {

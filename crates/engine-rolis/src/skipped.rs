@@ -9,6 +9,8 @@ use highwater_core::{
     Ballot, Clock, EntryIndex, Epoch, Generation, Incarnation, Level, Levels, NodeId, Registry, Schema,
     StreamId, Timestamp,
 };
+use highwater_seam::options::Options;
+use highwater_seam::{ControlOutbox, Controller, Counters, Endpoint, Frame, Outbox, Worker};
 use highwater_store::Store;
 
 use super::control::ControlMessage;
@@ -17,8 +19,6 @@ use super::messages::Command;
 use super::shared::Shared;
 use super::wire::Head;
 use super::worker::RolisWorker;
-use highwater_seam::options::Options;
-use highwater_seam::{ControlOutbox, Controller, Counters, Endpoint, Frame, Outbox, Worker};
 
 fn voter(node: u8, life: u64) -> Voter {
     Voter { node: NodeId(node), incarnation: Incarnation(life) }

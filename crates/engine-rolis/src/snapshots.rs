@@ -27,13 +27,13 @@
 use std::sync::Arc;
 
 use highwater_core::Timestamp;
+use highwater_core::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
+use highwater_seam::Nanos;
 use highwater_store::{Snapshot, Store};
 
 use super::hooks;
 use super::horizon::{Horizon, Life, Lives};
 use super::watermark::Watermark;
-use highwater_core::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
-use highwater_seam::Nanos;
 
 /// The snapshots of one replica. Shared by its workers.
 #[derive(Default)]

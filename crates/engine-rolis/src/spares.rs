@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 
 use highwater_consensus::Stream;
 use highwater_core::NodeId;
-
 use highwater_seam::{Endpoint, Frame, Nanos};
 
 /// How long a frame to a spare waits for others.

@@ -1,7 +1,6 @@
 //! The figures of a Rolis replica, and what they mean when replicas are compared.
 
 use highwater_core::NodeId;
-
 use highwater_seam::engine::whole;
 use highwater_seam::{Service, Status};
 

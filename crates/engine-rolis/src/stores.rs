@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use highwater_consensus::Voter;
 use highwater_core::NodeId;
+use highwater_seam::Nanos;
 
 use super::control::ControlMessage;
 use super::desk::Desk;
-use highwater_seam::Nanos;
 
 /// A node says it again after so many heartbeats: the last message may be lost.
 const REPEAT: u64 = 25;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_consensus::{Members, PendingChange, Plan, Promise, Quorums, Tail, Voter};
 use highwater_core::{Ballot, StreamId, Timestamp};
+use highwater_seam::Nanos;
 
 use super::messages::{Command, EpochStart};
-use highwater_seam::Nanos;
 
 /// Where this node stands between a ballot and an open epoch.
 #[derive(Default)]

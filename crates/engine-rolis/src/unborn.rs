@@ -6,14 +6,14 @@ use bytes::Bytes;
 use highwater_consensus::{Members, Voter};
 use highwater_core::evidence::{Start, Starts};
 use highwater_core::{Clock, Durability, Epoch, Incarnation, Levels, NodeId, Schema};
+use highwater_kit::witness::{DiskWord, RECORD};
+use highwater_seam::options::Options;
+use highwater_seam::{ControlOutbox, Controller};
 use highwater_store::Store;
 
 use super::control::ControlMessage;
 use super::controller::RolisController;
 use super::shared::Shared;
-use highwater_kit::witness::{DiskWord, RECORD};
-use highwater_seam::options::Options;
-use highwater_seam::{ControlOutbox, Controller};
 
 fn voter(node: u8) -> Voter {
     Voter { node: NodeId(node), incarnation: Incarnation(1) }

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use highwater_consensus::Message;
 use highwater_core::EntryIndex;
 use highwater_core::codec::{Malformed, Reader};
+use highwater_kit::copy::CopyMessage;
 
 use super::probes::ProbeMessage;
-use highwater_kit::copy::CopyMessage;
 
 /// Index of the entry that must travel with `message`, if one must.
 pub fn carried_entry(message: &Message) -> Option<EntryIndex> {

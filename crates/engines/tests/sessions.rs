@@ -9,9 +9,8 @@ use highwater_core::{
     Abort, Clock, Incarnation, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, ProcedureId,
     Registry, TableId, TableSpec, Transaction, View,
 };
-
-use highwater_engines::sessions::*;
 use highwater_engines::{EngineKind, build};
+use highwater_kit::sessions::*;
 use highwater_seam::options::Options;
 use highwater_seam::{Outbox, Owner, Replica, Request, Session, Token};
 

@@ -5,7 +5,6 @@ use std::io::Write;
 use highwater_core::limits::MAX_REPLY_BYTES;
 use highwater_core::work::ADDED;
 use highwater_core::{ProcedureId, Work};
-
 use highwater_seam::{Request, Session};
 
 /// What to run.

@@ -21,7 +21,6 @@
 use std::collections::BTreeMap;
 
 use highwater_core::{Generation, Timestamp, planted};
-
 use highwater_seam::Nanos;
 
 /// Pause after a checkpoint that came to nothing.

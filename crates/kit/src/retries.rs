@@ -11,9 +11,9 @@
 use std::collections::VecDeque;
 
 use highwater_core::{ProcedureId, planted};
+use highwater_seam::{Request, Session, Taken, Token};
 
 use crate::call::Call;
-use highwater_seam::{Request, Session, Taken, Token};
 
 /// Attempts in a row before a request waits for the next turn.
 pub const ATTEMPTS_IN_A_ROW: u32 = 4;

@@ -23,7 +23,6 @@ use highwater_core::Voter;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::evidence::{self, Known, Start, Starts};
 use highwater_core::{Incarnation, NodeId, planted};
-
 use highwater_seam::DiskState;
 
 /// What a node says of its disk.

@@ -32,7 +32,7 @@ pub mod planted;
 pub mod reply;
 pub mod wires;
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 use highwater_sim::{Guests, House, Plan};
 
 pub use library::Joined;

@@ -21,14 +21,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use highwater_core::{Clock, Epoch, Incarnation, Levels, Library, NodeId, Registry};
-use highwater_store::{Occ, Store};
-
 use highwater_seam::engine::{Abilities, Engine, whole};
 use highwater_seam::memory::{Account, MemoryStatus};
 use highwater_seam::options::Options;
 use highwater_seam::{
     ControlOutbox, Controller, Counters, Figure, Member, Nanos, Next, Replica, Service, Status, Worker,
 };
+use highwater_store::{Occ, Store};
+
 use shared::{ABILITIES, PRIMARY, Shared};
 use worker::BackupWorker;
 

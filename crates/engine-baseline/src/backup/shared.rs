@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use highwater_core::{Clock, NodeId};
-
 use highwater_seam::engine::Abilities;
 use highwater_seam::memory::Account;
 use highwater_seam::options::Options;

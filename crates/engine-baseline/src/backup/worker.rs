@@ -7,9 +7,6 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use highwater_core::codec::Reader;
 use highwater_core::{Incarnation, Levels, NodeId, Outcome, Registry, Timestamp};
-use highwater_store::{Applier, Occ, Store};
-
-use super::shared::{ABILITIES, PRIMARY, Shared};
 use highwater_kit::attempt::{InStore, attempt};
 use highwater_kit::call::Call;
 use highwater_kit::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
@@ -17,6 +14,9 @@ use highwater_seam::memory::Grant;
 use highwater_seam::{
     Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Token, Worker,
 };
+use highwater_store::{Applier, Occ, Store};
+
+use super::shared::{ABILITIES, PRIMARY, Shared};
 
 pub(super) struct BackupWorker {
     at: usize,

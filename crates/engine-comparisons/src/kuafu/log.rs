@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_core::{NodeId, Timestamp, hooks};
-
-use crate::node::{SHARED, lock};
 use highwater_kit::validation::payload::Payload;
 use highwater_seam::padded::Padded;
+
+use crate::node::{SHARED, lock};
 
 /// Shared by the workers of a replica. Each part in cache lines of its own.
 pub struct Order {

@@ -29,11 +29,11 @@ mod worker;
 use std::sync::Arc;
 
 use highwater_core::{Clock, Library};
-
-use super::{PRIMARY, controller};
 use highwater_seam::engine::{Abilities, Engine};
 use highwater_seam::options::Options;
 use highwater_seam::{Replica, Status};
+
+use super::{PRIMARY, controller};
 use log::Order;
 use worker::KuafuWorker;
 

@@ -4,6 +4,9 @@
 use std::sync::Arc;
 
 use highwater_core::{Incarnation, Levels, NodeId, Timestamp, planted};
+use highwater_kit::validation::message::{About, Message};
+use highwater_kit::validation::own::Asked;
+use highwater_seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
 
 use super::log::Order;
 use crate::PRIMARY;
@@ -11,9 +14,6 @@ use crate::common::Common;
 use crate::node::Node;
 use crate::outgoing::Outgoing;
 use crate::storage::Shelf;
-use highwater_kit::validation::message::{About, Message};
-use highwater_kit::validation::own::Asked;
-use highwater_seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
 
 pub(super) struct KuafuWorker {
     common: Common,

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use highwater_core::{Incarnation, Levels, NodeId, Timestamp};
+use highwater_kit::validation::message::{About, Message};
+use highwater_kit::validation::own::Asked;
+use highwater_kit::validation::stamps::{Coordinator, Layout, Stamps};
+use highwater_seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
 
 use crate::PRIMARY;
 use crate::common::Common;
 use crate::node::Node;
 use crate::outgoing::Outgoing;
 use crate::storage::Shelf;
-use highwater_kit::validation::message::{About, Message};
-use highwater_kit::validation::own::Asked;
-use highwater_kit::validation::stamps::{Coordinator, Layout, Stamps};
-use highwater_seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
 
 pub(super) struct PbWorker {
     common: Common,

@@ -1,12 +1,12 @@
 //! The coordinator of this worker's own transactions, as Meerkat's: sections 5.2.1 and 5.2.2 of the paper.
 
 use highwater_core::{NodeId, Timestamp, planted};
-
-use super::worker::TapirWorker;
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::own::{Asked, Decision, Own, Phase, Vote, bit};
 use highwater_kit::validation::quorum::Quorums;
 use highwater_seam::Nanos;
+
+use super::worker::TapirWorker;
 
 /// The shortest time in which a reply may be expected; the same as Meerkat's.
 const LEAST_PATIENCE: Nanos = 1_000_000;

@@ -36,11 +36,11 @@ mod worker;
 use std::sync::Arc;
 
 use highwater_core::{Clock, Library, NodeId};
-
-use super::controller;
 use highwater_seam::engine::{Abilities, Engine};
 use highwater_seam::options::Options;
 use highwater_seam::{Replica, Status};
+
+use super::controller;
 use record::SharedRecord;
 use worker::TapirWorker;
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use highwater_core::Timestamp;
-
-use crate::node::lock;
 use highwater_kit::validation::payload::Payload;
 use highwater_kit::validation::stamps::Coordinator;
 use highwater_seam::padded::Padded;
+
+use crate::node::lock;
 
 /// What is known of a transaction.
 #[derive(Default)]

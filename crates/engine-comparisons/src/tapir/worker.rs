@@ -4,11 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use highwater_core::{Incarnation, Levels, NodeId, Timestamp};
-
-use super::record::{Ended, Found, SharedRecord};
-use crate::common::Common;
-use crate::node::Node;
-use crate::storage::Shelf;
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::outcomes::Outcomes;
 use highwater_kit::validation::own::{Asked, Vote};
@@ -16,6 +11,11 @@ use highwater_kit::validation::payload::Payload;
 use highwater_kit::validation::quorum::Quorums;
 use highwater_kit::validation::stamps::{Coordinator, Layout, Stamps};
 use highwater_seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
+
+use super::record::{Ended, Found, SharedRecord};
+use crate::common::Common;
+use crate::node::Node;
+use crate::storage::Shelf;
 
 pub(super) struct TapirWorker {
     pub common: Common,

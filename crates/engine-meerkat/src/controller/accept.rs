@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use highwater_core::{Epoch, Incarnation, NodeId, Timestamp, hooks};
+use highwater_kit::validation::marks_of;
+use highwater_kit::validation::record::Told;
+use highwater_seam::Nanos;
 use highwater_store::Store;
 
 use super::disk::After;
@@ -21,9 +24,6 @@ use crate::control::{Control, Memory, Round, Standing};
 use crate::facts::{Began, Cut};
 use crate::journal::Kept;
 use crate::shared::{Begin, Command};
-use highwater_kit::validation::marks_of;
-use highwater_kit::validation::record::Told;
-use highwater_seam::Nanos;
 
 impl MeerkatController {
     /// Whether this node has a say in whether this epoch begins. If the sender is behind it is told what is decided.

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use highwater_core::{Epoch, Incarnation, NodeId, Timestamp, hooks};
+use highwater_kit::validation::record::Told;
+use highwater_seam::Nanos;
 
 use super::MeerkatController;
 use super::forgot::choose;
@@ -12,8 +14,6 @@ use crate::change::{Change, Members};
 use crate::control::{Control, Memory, Round, Standing};
 use crate::facts::Asked;
 use crate::merge::{Unclear, merge};
-use highwater_kit::validation::record::Told;
-use highwater_seam::Nanos;
 
 /// What a node promised.
 struct Promised {

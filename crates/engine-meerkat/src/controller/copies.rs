@@ -7,13 +7,13 @@
 use std::collections::BTreeSet;
 
 use highwater_core::{Epoch, NodeId};
+use highwater_kit::copy::CopyName;
+use highwater_kit::witness::Met;
+use highwater_seam::Nanos;
 
 use super::MeerkatController;
 use crate::control::{Control, Standing};
 use crate::shared::Command;
-use highwater_kit::copy::CopyName;
-use highwater_kit::witness::Met;
-use highwater_seam::Nanos;
 
 /// How long a donor may take to answer, in timeouts.
 const PATIENCE: u64 = 4;

@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use highwater_core::{Epoch, Incarnation, NodeId};
+use highwater_seam::{Figure, Member, Nanos, Service, Status};
 
 use super::MeerkatController;
 use super::attempt::Attempt;
 use crate::change::Members;
 use crate::control::{Memory, Standing};
 use crate::{ABORTED, BUSY, CHANGES, COPIED, DECIDED, FAST, IN_THE_WAY, LEARNERS, SLOW, TOO_LATE, VOTERS};
-use highwater_seam::{Figure, Member, Nanos, Service, Status};
 
 impl MeerkatController {
     fn service(&self) -> Service {

@@ -21,6 +21,8 @@ use std::sync::atomic::Ordering;
 
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Durability, Epoch, NodeId, Timestamp, planted};
+use highwater_kit::checkpointing::{Checkpointing, Undo, Whole};
+use highwater_seam::{CheckpointNews, CheckpointOrder, DiskState, LogPosition, Nanos, Resume};
 use highwater_store::Store;
 
 use super::forgot::{Came, came};
@@ -29,8 +31,6 @@ use crate::change::Change;
 use crate::control::{Control, Memory, Standing};
 use crate::journal::{End, Kept, Remembered};
 use crate::shared::{Begin, Command};
-use highwater_kit::checkpointing::{Checkpointing, Undo, Whole};
-use highwater_seam::{CheckpointNews, CheckpointOrder, DiskState, LogPosition, Nanos, Resume};
 
 /// Format of the engine's words in a checkpoint: `version u8 | workers u16 | newest u64`. The first one told no newest.
 const VERSION: u8 = 2;

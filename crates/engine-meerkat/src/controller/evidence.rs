@@ -13,13 +13,13 @@
 
 use highwater_consensus::Voter;
 use highwater_core::{Epoch, Incarnation, NodeId, planted};
+use highwater_kit::witness::{DiskWord, Heard, Met, Witness};
+use highwater_seam::Nanos;
 
 use super::MeerkatController;
 use super::disk::After;
 use crate::control::{Control, Standing};
 use crate::journal::Kept;
-use highwater_kit::witness::{DiskWord, Heard, Met, Witness};
-use highwater_seam::Nanos;
 
 /// A node tells how its disk is once in so many timeouts.
 const TELL_EVERY: u64 = 4;

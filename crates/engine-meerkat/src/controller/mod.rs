@@ -40,6 +40,12 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use highwater_core::{Epoch, Incarnation, Levels, NodeId, Random, Schema, Timestamp, hooks};
+use highwater_kit::validation::marks::Marks;
+use highwater_kit::validation::marks_of;
+use highwater_kit::validation::own::bit;
+use highwater_kit::validation::record::Told;
+use highwater_seam::memory::MemoryStatus;
+use highwater_seam::{CheckpointNews, ControlOutbox, Controller, DiskState, Nanos, Next, Resume, Status};
 use highwater_store::Store;
 
 use super::change::{Change, Members};
@@ -49,12 +55,6 @@ use attempt::Attempt;
 use copies::Copying;
 use disk::Keeping;
 use evidence::Evidence;
-use highwater_kit::validation::marks::Marks;
-use highwater_kit::validation::marks_of;
-use highwater_kit::validation::own::bit;
-use highwater_kit::validation::record::Told;
-use highwater_seam::memory::MemoryStatus;
-use highwater_seam::{CheckpointNews, ControlOutbox, Controller, DiskState, Nanos, Next, Resume, Status};
 use reasons::Barred;
 use thin::fill_change;
 

@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use highwater_core::{Durability, Epoch, Incarnation, NodeId};
+use highwater_kit::validation::own::bit;
+use highwater_seam::Nanos;
 
 use super::{MeerkatController, Peer};
 use crate::change::{Change, Members};
 use crate::control::Standing;
-use highwater_kit::validation::own::bit;
-use highwater_seam::Nanos;
 
 /// For so many timeouts a voter that is not heard stays one where disks may be behind.
 const MOST_SILENCE: u64 = 6;

@@ -2,11 +2,11 @@
 
 use highwater_core::Durability;
 use highwater_core::evidence::{Start, Starts};
+use highwater_kit::witness::DiskWord;
+use highwater_seam::options::Options;
 
 use super::*;
 use crate::journal::{End, Kept};
-use highwater_kit::witness::DiskWord;
-use highwater_seam::options::Options;
 
 const MS: Nanos = 1_000_000;
 const TIMEOUT: Nanos = 30 * MS;

@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use highwater_core::Timestamp;
-
-use crate::change::{Change, Ended};
 use highwater_kit::validation::payload::Payload;
 use highwater_kit::validation::record::Told;
+
+use crate::change::{Change, Ended};
 
 /// Payloads of at most so many bytes travel always.
 const SMALL_BYTES: usize = 512;

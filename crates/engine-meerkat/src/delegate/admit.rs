@@ -5,7 +5,6 @@ use std::ops::Bound;
 use highwater_core::limits::{MAX_KEY_BYTES, MAX_OPERATIONS, MAX_VALUE_BYTES};
 use highwater_core::log::{Key, Transactions};
 use highwater_core::{IndexKind, KeyKind, Schema, TableId, Timestamp};
-
 use highwater_kit::validation::payload::Payload;
 
 /// Whether what a transaction at `ts` reads and writes is of these tables and within all limits; it writes at most so many bytes.

@@ -19,7 +19,6 @@ use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::transaction::KeyRange;
 use highwater_core::{Direction, Epoch, TableId, Timestamp};
-
 use highwater_kit::validation::payload::{Payload, put_bound, take_bound};
 use highwater_seam::Nanos;
 

@@ -13,10 +13,10 @@
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use highwater_core::{Epoch, Timestamp};
-
-use super::ask::Ahead;
 use highwater_kit::validation::message::Message;
 use highwater_seam::Nanos;
+
+use super::ask::Ahead;
 
 /// How a replica stands: told when a client connects, and when it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

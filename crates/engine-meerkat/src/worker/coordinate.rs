@@ -3,13 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use highwater_core::{NodeId, Outcome, Timestamp, hooks, planted};
-
-use super::MeerkatWorker;
-use super::ripen::STANDS_STILL_PACE;
-use super::together::{Behind, Ran};
-use crate::facts::Found;
-use crate::journal::Waits;
-use crate::shared::Seat;
 use highwater_kit::validation::lanes::Retry;
 use highwater_kit::validation::marks::InTheWay;
 use highwater_kit::validation::message::{About, Message};
@@ -19,6 +12,13 @@ use highwater_kit::validation::quorum::Quorums;
 use highwater_kit::validation::record::Told;
 use highwater_kit::validation::validate::validate;
 use highwater_seam::{Counters, Nanos, Request};
+
+use super::MeerkatWorker;
+use super::ripen::STANDS_STILL_PACE;
+use super::together::{Behind, Ran};
+use crate::facts::Found;
+use crate::journal::Waits;
+use crate::shared::Seat;
 
 /// No answer is waited for longer than so many timeouts before it is asked for again.
 pub(super) const MOST_TIMEOUTS: u64 = 16;

@@ -7,15 +7,15 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use highwater_core::{Abort, Direction, Epoch, NodeId, TableId, Timestamp, planted};
-
-use super::MeerkatWorker;
-use crate::delegate::{Ahead, Ask, Item, Late, OwnedRange, Page, Standing, Tell, Why, Wish, admit, borrowed};
-use crate::shared::Seat;
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::own::bit;
 use highwater_kit::validation::payload::Payload;
 use highwater_kit::validation::stamps::Coordinator;
 use highwater_seam::{ClientId, Nanos, Refusal};
+
+use super::MeerkatWorker;
+use crate::delegate::{Ahead, Ask, Item, Late, OwnedRange, Page, Standing, Tell, Why, Wish, admit, borrowed};
+use crate::shared::Seat;
 
 /// Stamps that one client may hold.
 const MOST_HELD: usize = 64;

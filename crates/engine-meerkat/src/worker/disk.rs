@@ -5,16 +5,16 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use highwater_core::{Durability, NodeId, Timestamp, planted};
+use highwater_kit::validation::message::{About, Message};
+use highwater_kit::validation::own::Vote;
+use highwater_kit::validation::record::Told;
+use highwater_seam::{LogPosition, Nanos};
 
 use super::MeerkatWorker;
 use super::delegates::Whom;
 use crate::change::Ended;
 use crate::journal::{End, Kept, Record, Waits};
 use crate::shared::Report;
-use highwater_kit::validation::message::{About, Message};
-use highwater_kit::validation::own::Vote;
-use highwater_kit::validation::record::Told;
-use highwater_seam::{LogPosition, Nanos};
 
 /// How much is written before it is noted down which records are not needed any more.
 const NOTE_AFTER: u64 = 64 << 10;

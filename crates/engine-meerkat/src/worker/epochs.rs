@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use highwater_consensus::Voter;
 use highwater_core::{Epoch, NodeId, Outcome, Timestamp};
+use highwater_kit::copy::{CopyMessage, Installer, Source};
+use highwater_kit::validation::message::TAG;
+use highwater_kit::validation::tx::MeerkatTx;
+use highwater_seam::{Endpoint, Frame, Nanos, Next, Outbox};
 use highwater_store::Applier;
 
 use super::MeerkatWorker;
 use crate::change::Ended;
 use crate::journal::Record;
 use crate::shared::{Begin, Command, Report, Seat};
-use highwater_kit::copy::{CopyMessage, Installer, Source};
-use highwater_kit::validation::message::TAG;
-use highwater_kit::validation::tx::MeerkatTx;
-use highwater_seam::{Endpoint, Frame, Nanos, Next, Outbox};
 
 /// A store that holds nothing but what is decided: whatever is read of it may be copied.
 struct Settled;

@@ -30,14 +30,6 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use highwater_core::codec::Reader;
 use highwater_core::{Epoch, Incarnation, Levels, NodeId, Random, Registry, Timestamp};
-use highwater_store::{Applier, Store};
-
-use super::ABILITIES;
-use super::journal::Journal;
-use super::shared::{Cell, Report, Seat, Shared};
-use super::strict::Lead;
-use coordinate::MOST_TIMEOUTS;
-use delegates::Delegates;
 use highwater_kit::copy::{CopyMessage, Installer, Sender};
 use highwater_kit::validation::marks::{Linger, Marks};
 use highwater_kit::validation::message::{Head, Message, TAG};
@@ -51,6 +43,14 @@ use highwater_kit::validation::tx::MeerkatTx;
 use highwater_seam::{
     ClientId, Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Taken, Worker,
 };
+use highwater_store::{Applier, Store};
+
+use super::ABILITIES;
+use super::journal::Journal;
+use super::shared::{Cell, Report, Seat, Shared};
+use super::strict::Lead;
+use coordinate::MOST_TIMEOUTS;
+use delegates::Delegates;
 use terminate::Terminations;
 pub use terminate::safe;
 

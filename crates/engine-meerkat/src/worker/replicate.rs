@@ -3,18 +3,18 @@
 use std::sync::atomic::Ordering;
 
 use highwater_core::{NodeId, Timestamp, hooks, planted};
-
-use super::MeerkatWorker;
-use super::delegates::Whom;
-use crate::facts::Ended;
-use crate::journal::Waits;
-use crate::shared::Seat;
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::own::Vote;
 use highwater_kit::validation::payload::{Payload, with_key};
 use highwater_kit::validation::record::Told;
 use highwater_kit::validation::validate::unmark;
 use highwater_seam::{Counters, Nanos};
+
+use super::MeerkatWorker;
+use super::delegates::Whom;
+use crate::facts::Ended;
+use crate::journal::Waits;
+use crate::shared::Seat;
 
 impl MeerkatWorker {
     pub(super) fn on_message(&mut self, now: Nanos, from: NodeId, voter: bool, message: Message) {

@@ -1,13 +1,13 @@
 //! Votes that are withheld until their time has come: see [`strict`](crate::strict).
 
 use highwater_core::{NodeId, Timestamp};
-
-use super::MeerkatWorker;
-use super::delegates::Whom;
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::record::Told;
 use highwater_kit::validation::validate::unmark;
 use highwater_seam::Nanos;
+
+use super::MeerkatWorker;
+use super::delegates::Whom;
 
 /// How soon it is looked again whether votes' time has come, at the earliest: of a few, and of many.
 const LOOK_AGAIN: Nanos = 10_000;

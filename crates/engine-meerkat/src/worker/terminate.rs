@@ -19,13 +19,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use highwater_core::{NodeId, Timestamp, planted};
-
-use super::MeerkatWorker;
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::own::bit;
 use highwater_kit::validation::payload::Payload;
 use highwater_kit::validation::quorum::Quorums;
 use highwater_seam::Nanos;
+
+use super::MeerkatWorker;
 
 /// Transactions that are taken over at a beat, at most.
 const MOST: usize = 64;

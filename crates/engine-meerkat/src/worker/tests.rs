@@ -11,16 +11,16 @@ use highwater_core::{
     Abort, Clock, Durability, IndexKind, KeyKind, Levels, Outcome, Procedure, ProcedureId, Schema, TableId,
     TableSpec, Transaction,
 };
-
-use super::*;
-use crate::change::{Change, Members};
-use crate::journal::Record as Written;
-use crate::shared::{Begin, Command};
 use highwater_kit::validation::marks_of;
 use highwater_kit::validation::message::About;
 use highwater_kit::validation::record::Record;
 use highwater_seam::Token;
 use highwater_seam::options::Options;
+
+use super::*;
+use crate::change::{Change, Members};
+use crate::journal::Record as Written;
+use crate::shared::{Begin, Command};
 
 const MS: Nanos = 1_000_000;
 const TABLE: TableId = TableId(0);

@@ -8,13 +8,13 @@
 //! written is run again by itself, and so are those with which it ran ([`MeerkatTx::is_whole`](highwater_kit::validation::tx::MeerkatTx::is_whole)).
 
 use highwater_core::{Outcome, Timestamp};
-
-use super::MeerkatWorker;
 use highwater_kit::validation::lanes::Retry;
 use highwater_kit::validation::own::{Asked, Joined};
 use highwater_kit::validation::payload::Payload;
 use highwater_kit::validation::tx::execute;
 use highwater_seam::{Nanos, Request};
+
+use super::MeerkatWorker;
 
 /// Requests in one transaction, at most.
 pub(super) const MOST_TOGETHER: usize = 32;

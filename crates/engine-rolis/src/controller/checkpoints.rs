@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 
 use highwater_consensus::Members;
 use highwater_core::{Durability, EntryIndex, StreamId, Timestamp};
+use highwater_kit::checkpointing::{RETRY_AFTER, Undo};
+use highwater_seam::{CheckpointNews, CheckpointOrder, LogPosition, Nanos, Resume};
 
 use super::super::checkpoint::{Contents, Located, Resumed, Settling, streams_of};
 use super::super::hooks;
 use super::super::messages::Command;
 use super::RolisController;
-use highwater_kit::checkpointing::{RETRY_AFTER, Undo};
-use highwater_seam::{CheckpointNews, CheckpointOrder, LogPosition, Nanos, Resume};
 
 impl RolisController {
     pub(super) fn on_checkpoint_news(&mut self, now: Nanos, news: CheckpointNews) {

@@ -8,13 +8,13 @@ use std::sync::atomic::Ordering;
 
 use highwater_consensus::{Members, Standing, Voter};
 use highwater_core::{EntryIndex, Generation, NodeId, StreamId, Timestamp};
+use highwater_kit::copy::{CopyName, RETRY_AFTER, Step, Terms};
+use highwater_seam::Nanos;
 use highwater_store::Store;
 
 use super::super::control::{ControlMessage, Granted};
 use super::super::messages::{Command, Restart};
 use super::RolisController;
-use highwater_kit::copy::{CopyName, RETRY_AFTER, Step, Terms};
-use highwater_seam::Nanos;
 
 /// Pause of a node that has too little memory for the data.
 const TOO_SMALL_RETRY: Nanos = 1_000_000_000;

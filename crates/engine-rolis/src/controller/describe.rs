@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use highwater_consensus::{Quorums, Standing, Voter};
 use highwater_core::NodeId;
+use highwater_core::sync::Ordering;
+use highwater_seam::{Figure, Member, Nanos, Service, Status};
 
 use super::super::bounded::PATIENCE;
 use super::super::shared::StreamStatus;
 use super::super::status::{ACCEPTED, APPLIED, CLOSED, DECIDED, LOG_BYTES, MARK, Role};
 use super::RolisController;
-use highwater_core::sync::Ordering;
-use highwater_seam::{Figure, Member, Nanos, Service, Status};
 
 impl RolisController {
     pub(super) fn role(&self) -> Role {

@@ -18,12 +18,12 @@ use std::sync::atomic::Ordering;
 
 use highwater_consensus::{Members, Quorums, Voter};
 use highwater_core::{NodeId, StreamId};
+use highwater_kit::witness::{DiskWord, Heard};
+use highwater_seam::Nanos;
 
 use super::super::control::ControlMessage;
 use super::super::hooks;
 use super::RolisController;
-use highwater_kit::witness::{DiskWord, Heard};
-use highwater_seam::Nanos;
 
 /// A leader whose disk is low makes way after so many timeouts: as a rule the others' disks fill up at the same time, and then nothing is
 /// gained by it.

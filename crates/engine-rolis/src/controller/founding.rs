@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use highwater_consensus::{Members, Voter};
 use highwater_core::Epoch;
+use highwater_seam::Nanos;
 
 use super::super::control::ControlMessage;
 use super::RolisController;
-use highwater_seam::Nanos;
 
 /// What a controller writes: a membership that is decided.
 fn record(members: &Members) -> Bytes {

@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 
 use highwater_consensus::{Quorums, Standing, Voter};
 use highwater_core::{Epoch, NodeId};
+use highwater_seam::{Handover, Nanos};
 
 use super::super::control::ControlMessage;
 use super::super::handover::{HandOverMessage, Reason, Step, Word};
 use super::super::hooks;
 use super::super::messages::Command;
 use super::RolisController;
-use highwater_seam::{Handover, Nanos};
 
 /// Between a promise and the first heartbeat of whoever wins with it lie round trips, and syncs; for this part of a timeout they are waited for.
 const AWAITED: u64 = 4;

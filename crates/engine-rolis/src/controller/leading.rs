@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 
 use highwater_consensus::{ElectionEvent, Members, MembersChange, Promise, Quorums, Voter};
 use highwater_core::{Ballot, StreamId};
+use highwater_seam::Nanos;
 
 use super::super::hooks;
 use super::super::messages::{Command, EpochStart};
 use super::super::takeover::{Fenced, plan, promise};
 use super::RolisController;
-use highwater_seam::Nanos;
 
 /// A takeover waits so many times for disks, one after the other, at most: what is adopted, the new epoch's start, what is decided.
 const TAKEOVER_SYNCS: u64 = 6;

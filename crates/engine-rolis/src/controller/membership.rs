@@ -11,13 +11,13 @@
 use highwater_consensus::{Members, MembersChange, Quorums, Standing, Voter};
 use highwater_core::limits::MAX_NODES;
 use highwater_core::{NodeId, StreamId};
+use highwater_seam::{MemberAnswer, MemberChange, Nanos, Roster};
 
 use super::super::control::ControlMessage;
 use super::super::handover::STAGE;
 use super::super::messages::Command;
 use super::super::takeover::PATIENCE;
 use super::RolisController;
-use highwater_seam::{MemberAnswer, MemberChange, Nanos, Roster};
 
 use MemberAnswer::{Ask, Done, Refused, Waits};
 

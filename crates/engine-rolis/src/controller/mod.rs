@@ -25,6 +25,14 @@ use bytes::Bytes;
 use highwater_consensus::{Election, ElectionOptions, Members};
 use highwater_core::codec::Reader;
 use highwater_core::{Epoch, Incarnation, Level, Levels, NodeId, Schema, StreamId, Timestamp};
+use highwater_kit::copy::{Donor, Receiver};
+use highwater_kit::witness::Witness;
+use highwater_seam::memory::MemoryStatus;
+use highwater_seam::options::Options;
+use highwater_seam::{
+    CheckpointNews, ControlOutbox, Controller, DiskState, Handover, LogPosition, MemberAnswer, MemberChange,
+    Nanos, Next, Resume, Status,
+};
 use highwater_store::Store;
 
 use super::admission::Admission;
@@ -45,14 +53,6 @@ use super::remains::{Founded, Moment, Timekeeper};
 use super::shared::{Past, Shared};
 use super::stores::Stores;
 use super::takeover::{Fenced, Leadership};
-use highwater_kit::copy::{Donor, Receiver};
-use highwater_kit::witness::Witness;
-use highwater_seam::memory::MemoryStatus;
-use highwater_seam::options::Options;
-use highwater_seam::{
-    CheckpointNews, ControlOutbox, Controller, DiskState, Handover, LogPosition, MemberAnswer, MemberChange,
-    Nanos, Next, Resume, Status,
-};
 
 mod checkpoints;
 mod copies;

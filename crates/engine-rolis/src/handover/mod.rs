@@ -20,7 +20,6 @@ mod message;
 use std::collections::BTreeSet;
 
 use highwater_core::{Epoch, NodeId, StreamId};
-
 use highwater_seam::{Handover, Nanos};
 pub use message::{HandOverMessage, Reason, Word};
 

@@ -7,7 +7,6 @@ use std::fmt;
 
 use highwater_consensus::Voter;
 use highwater_core::evidence::{Known, Starts};
-
 use highwater_kit::witness::{RECORD, Witness};
 
 /// Notes of a controller on others' disks.

@@ -1,12 +1,12 @@
 //! The end of an epoch: its final mark, and where the next one begins.
 
 use highwater_consensus::Members;
+use highwater_core::sync::{MutexGuard, Ordering};
 use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp};
 
 use super::super::hooks;
 use super::Watermark;
 use super::arrival::{Arrival, Ends, Start};
-use highwater_core::sync::{MutexGuard, Ordering};
 
 impl Watermark {
     /// The ends of epochs, as far as they are known.

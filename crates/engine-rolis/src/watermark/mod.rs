@@ -42,10 +42,10 @@
 //! another takeover). It never opened, so it holds no transaction; the streams go on to the first epoch that all of them
 //! entered.
 
+use highwater_core::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence};
 use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp};
 
 use super::hooks;
-use highwater_core::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence};
 
 mod arrival;
 mod epochs;

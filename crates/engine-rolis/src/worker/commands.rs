@@ -1,6 +1,8 @@
 //! What the controller has a worker do: promise, follow, take over, open, park, go on from a copy.
 
 use highwater_core::{Ballot, EntryIndex, Epoch, Generation, Timestamp};
+use highwater_kit::copy::{Installer, Sender};
+use highwater_seam::Outbox;
 use highwater_store::{Applier, Occ};
 
 use crate::apply::Replay;
@@ -10,8 +12,6 @@ use crate::locate::{begins_too_late, locate};
 use crate::messages::{Command, Report, Restart};
 use crate::opening::Opening;
 use crate::seal::fresh_entry;
-use highwater_kit::copy::{Installer, Sender};
-use highwater_seam::Outbox;
 
 use super::{Mode, RolisWorker};
 

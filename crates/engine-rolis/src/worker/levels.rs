@@ -2,13 +2,13 @@
 
 use highwater_consensus::Voter;
 use highwater_core::{EntryIndex, Level, NodeId};
+use highwater_seam::{Nanos, Worker};
 
 use crate::checked::level_if_sound;
 use crate::context::Turn;
 use crate::hooks;
 use crate::messages::Report;
 use crate::readable::level_of;
-use highwater_seam::{Nanos, Worker};
 
 use super::RolisWorker;
 

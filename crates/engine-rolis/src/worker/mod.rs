@@ -15,6 +15,11 @@ use highwater_core::log::EntryKind;
 use highwater_core::{
     Ballot, EntryIndex, Generation, Incarnation, Level, Levels, NodeId, Registry, StreamId, Timestamp,
 };
+use highwater_kit::copy::{CopyMessage, Installer, Sender};
+use highwater_seam::options::Options;
+use highwater_seam::{
+    Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Taken, Worker,
+};
 use highwater_store::{Applier, Occ, SnapshotTx, Store};
 
 use crate::abilities::ABILITIES;
@@ -40,11 +45,6 @@ use crate::shared::{Past, Shared};
 use crate::spares::Spares;
 use crate::speculation::Speculation;
 use crate::wire::{Head, carried_entry};
-use highwater_kit::copy::{CopyMessage, Installer, Sender};
-use highwater_seam::options::Options;
-use highwater_seam::{
-    Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Taken, Worker,
-};
 
 mod commands;
 mod levels;

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use highwater_core::{Ballot, NodeId};
+use highwater_seam::{Endpoint, Frame, Nanos, Next};
 
 use crate::apply::Applying;
 use crate::bounded::{PATIENCE, RECHECK};
@@ -13,7 +14,6 @@ use crate::locate::Donor;
 use crate::messages::Report;
 use crate::probes::ProbeMessage;
 use crate::wire::Head;
-use highwater_seam::{Endpoint, Frame, Nanos, Next};
 
 use super::{Mode, RolisWorker};
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_core::{NodeId, Timestamp};
+use highwater_seam::{Nanos, Next};
 use highwater_store::{Importer, Store};
 
 use super::CRC_BYTES;
 use super::message::CopyMessage;
-use highwater_seam::{Nanos, Next};
 
 /// The part of a copied state that one worker receives.
 #[derive(Default)]

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use highwater_core::{Generation, NodeId, StreamId, Timestamp};
-
 use highwater_seam::Nanos;
 
 /// A replica's way to a store. It knows what comes next; the engine does it.

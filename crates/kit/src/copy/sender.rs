@@ -7,12 +7,12 @@ use bytes::Bytes;
 use highwater_core::Voter;
 use highwater_core::limits::{CHUNK_BYTES, COPY_WINDOW_BYTES, MAX_CHUNK_BYTES};
 use highwater_core::{NodeId, Timestamp, hooks};
+use highwater_seam::{Nanos, Next};
 use highwater_store::{Export, Store};
 
 use super::hooks::{EXPORT, REFUSE_COPY, SMALL_CHUNK};
 use super::message::CopyMessage;
 use super::{CRC_BYTES, CopyName};
-use highwater_seam::{Nanos, Next};
 
 /// What a donor's engine knows of its store. A *position* is a timestamp: everything in a store is at or below some.
 pub trait Source {

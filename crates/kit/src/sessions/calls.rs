@@ -5,9 +5,9 @@ use std::ops::{Bound, ControlFlow};
 
 use highwater_core::random::Random;
 use highwater_core::{Abort, Direction, TableId, Transaction};
+use highwater_seam::{Owner, Session};
 
 use super::record::{Kept, OWNERS, Record, advance_clock, clock, counts, open_of, set_counts, set_open_of};
-use highwater_seam::{Owner, Session};
 
 /// A session expires once its record is more than so many ticks of the sessions' clock behind.
 pub const IDLE_TICKS: u64 = 8;

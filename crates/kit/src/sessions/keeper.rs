@@ -1,10 +1,10 @@
 //! When a serving replica sweeps.
 
 use highwater_core::Outcome;
+use highwater_seam::Nanos;
 
 use super::calls::{IDLE_TICKS, UNSEEN};
 use super::procedures::numbers;
-use highwater_seam::Nanos;
 
 /// Says when the next [`Sweep`](super::Sweep) is due, for a host: one of each replica, asked at every turn.
 ///

@@ -4,12 +4,12 @@ use std::io::Write;
 
 use highwater_core::limits::MAX_SESSION_REPLY_BYTES;
 use highwater_core::{Abort, Outcome, Registry, TableId, Timestamp, Work, planted};
+use highwater_seam::{Owner, Session};
 
 use super::Denial;
 use super::record::{Kept, Record, clock};
 use crate::attempt::{Attempts, Ends};
 use crate::call::{Call, explain, explain_too_new};
-use highwater_seam::{Owner, Session};
 
 /// What a session says to a request.
 enum Found {

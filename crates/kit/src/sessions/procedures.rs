@@ -3,10 +3,10 @@
 
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Abort, Procedure, TableId, Transaction};
+use highwater_seam::{Owner, Session};
 
 use super::calls::{Answer, Most, ask, end, open, sweep};
 use super::record::Kept;
-use highwater_seam::{Owner, Session};
 
 /// [`open`]s a session. Arguments: how many may be open, of all and of each owner, the owner, and what the id is made of;
 /// [`arguments`](Open::arguments). Reply: the id. [Rolls back](Abort::Rollback) if there are too many.

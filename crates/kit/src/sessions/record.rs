@@ -14,7 +14,6 @@
 
 use highwater_core::codec::Reader;
 use highwater_core::{Abort, Outcome, TableId, Transaction};
-
 use highwater_seam::Owner;
 
 /// What a session knows of its last number.

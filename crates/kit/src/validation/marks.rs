@@ -20,10 +20,10 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use highwater_core::transaction::KeyRange;
 use highwater_core::{IndexKind, Schema, TableId, Timestamp};
+use highwater_seam::Nanos;
 use highwater_store::sync::Backoff;
 
 use super::payload::{covers, hash};
-use highwater_seam::Nanos;
 
 /// Marks that stand in a slot itself.
 const INLINE: usize = 4;

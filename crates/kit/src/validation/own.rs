@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use highwater_core::{NodeId, Outcome, ProcedureId, Random, Timestamp};
+use highwater_seam::options::Options;
+use highwater_seam::{Nanos, Request, Session, Token};
 
 use super::lanes::{Lanes, Retry};
 use super::payload::Payload;
 use super::quorum::Quorums;
-use highwater_seam::options::Options;
-use highwater_seam::{Nanos, Request, Session, Token};
 
 /// A request that may have to run again.
 pub struct Asked {

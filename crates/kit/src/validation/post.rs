@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use highwater_core::NodeId;
+use highwater_seam::{Endpoint, Frame, Outbox};
 
 use super::message::{Head, Message};
-use highwater_seam::{Endpoint, Frame, Outbox};
 
 /// A body is closed when it has so many bytes.
 const BODY_BYTES: usize = 256 << 10;

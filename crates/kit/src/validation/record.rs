@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};
 
 use highwater_core::{NodeId, Timestamp};
+use highwater_seam::{ClientId, Nanos};
 
 use super::outcomes::RECORD_BYTES;
 use super::payload::Payload;
-use highwater_seam::{ClientId, Nanos};
 
 /// What a replica knows of a transaction.
 #[derive(Clone, Debug, Default)]

@@ -23,12 +23,12 @@ use highwater_core::work::ADDED;
 use highwater_core::{
     Abort, Direction, IndexKind, KeyKind, Outcome, Registry, TableId, Timestamp, Transaction, Work,
 };
+use highwater_seam::Request;
 use highwater_store::{Latest, Store};
 
 use super::payload::{Payload, Read, covers, hash, put_bound, put_read};
 use crate::attempt::{Attempts, Ends, attempt};
 use crate::call::Call;
-use highwater_seam::Request;
 use passed::Passed;
 pub use source::Source;
 
