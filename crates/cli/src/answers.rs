@@ -1,9 +1,10 @@
 //! What several replicas' answers mean together: asked of their engine.
 
 use highwater_core::NodeId;
-use highwater_engines::{EngineKind, Status};
+use highwater_engines::EngineKind;
 use highwater_node::admin::protocol::StatusReport;
 use highwater_node::admin::report::asked;
+use highwater_seam::Status;
 
 /// Who takes transactions, as far as those know who answered; of several the one of the latest epoch.
 pub fn serving(reports: &[Option<StatusReport>]) -> Option<usize> {

@@ -9,8 +9,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use highwater_engines::Service;
 use highwater_node::admin::protocol::{LoadReport, StatusReport};
+use highwater_seam::Service;
 use serde::Serialize;
 
 use crate::admin::{AdminClient, failure_at};

@@ -1,7 +1,7 @@
 //! Wall-clock times, in and out: RFC 3339, UTC where nothing else is said.
 
 use highwater_core::Timestamp;
-use highwater_engines::rolis::remains::Moment;
+use highwater_engine_rolis::remains::Moment;
 use time::format_description::well_known::Rfc3339;
 use time::{OffsetDateTime, PrimitiveDateTime};
 

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use highwater_disk::journal::read;
-use highwater_engines::LogPosition;
 use highwater_node::storage::DataDirectory;
 use highwater_node::storage::remains::checkpoints;
+use highwater_seam::LogPosition;
 use serde_json::Value;
 
 mod drill;

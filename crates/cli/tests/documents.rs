@@ -164,19 +164,19 @@ const TAGS: &[(&str, &str, &str, &str)] = &[
     (
         "docs/internals/failover.md",
         "| tag | message |",
-        "crates/engines/src/rolis/control.rs",
+        "crates/engine-rolis/src/control.rs",
         "ControlMessage",
     ),
     (
         "docs/internals/log-format.md",
         "| tag | copy's head |",
-        "crates/engines/src/copy/message.rs",
+        "crates/kit/src/copy/message.rs",
         "CopyMessage",
     ),
     (
         "docs/internals/log-format.md",
         "| tag | head about freshness |",
-        "crates/engines/src/rolis/probes.rs",
+        "crates/engine-rolis/src/probes.rs",
         "ProbeMessage",
     ),
 ];
@@ -317,8 +317,8 @@ fn every_error_has_a_row() {
         "crates/redis/src/errors/texts.rs",
         "crates/redis/src/endings.rs",
         "crates/redis/src/modules/mod.rs",
-        "crates/engines/src/sessions/mod.rs",
-        "crates/engines/src/rolis/bounded.rs",
+        "crates/kit/src/sessions/mod.rs",
+        "crates/engine-rolis/src/bounded.rs",
     ] {
         for literal in read(path).split('"').skip(1).step_by(2) {
             let word = literal.split(' ').next().unwrap_or_default();

@@ -21,7 +21,17 @@ fn the_binary_names_a_planted_bug_only_if_built_with_them() {
     }
     if !cfg!(feature = "planted") {
         // Mangled: the functions that ask, the thread's variable that they look at, the lists, the hunts.
-        for owner in ["_core", "_store", "_consensus", "_engines", "_engines5rolis", "_sim"] {
+        for owner in [
+            "_core",
+            "_store",
+            "_consensus",
+            "_seam",
+            "_kit",
+            "_engine_rolis",
+            "_engine_meerkat",
+            "_engine_comparisons",
+            "_sim",
+        ] {
             let symbol = format!("highwater{owner}7planted");
             assert!(!holds(&symbol), "a symbol of {symbol}");
         }

@@ -9,9 +9,9 @@ use highwater_core::transaction::KeyRange;
 use highwater_core::{
     Abort, Direction, Library, Nanos, Outcome, Random, Registry, TableId, Timestamp, Transaction,
 };
-use highwater_engines::meerkat::own::pause;
-use highwater_engines::meerkat::tx::{MeerkatTx, execute};
-use highwater_engines::{Request, Token};
+use highwater_kit::validation::own::pause;
+use highwater_kit::validation::tx::{MeerkatTx, execute};
+use highwater_seam::{Request, Token};
 
 use crate::attempts::Attempts;
 use crate::core::{Core, Ended, Settings};

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`Client`] | what an application has: it waits for everything it asks |
 //! | [`stepped`] | the same without threads, sockets and time, for procedures: what the simulator runs |
-//! | [`core`](mod@core) | the protocol: homes, stamps, votes, decisions. Its invariants are in [`highwater_engines::meerkat::delegate`] |
+//! | [`core`](mod@core) | the protocol: homes, stamps, votes, decisions. Its invariants are in [`highwater_engine_meerkat::delegate`] |
 //! | `net`, `remote`, `cache` | connections; reads that are waited for; reads that are known |
 
 mod attempts;

@@ -1,3 +1,3 @@
 //! Mistakes that a client could make, to be planted in it: listed with the engine's.
 
-pub use highwater_engines::meerkat::planted::VotesOfAnyEpoch;
+pub use highwater_engine_meerkat::planted::VotesOfAnyEpoch;

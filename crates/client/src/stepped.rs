@@ -6,9 +6,9 @@
 use bytes::Bytes;
 use highwater_core::codec::Malformed;
 use highwater_core::{Library, Nanos, NodeId, Outcome, ProcedureId, Random, Registry};
-use highwater_engines::meerkat::own::pause;
-use highwater_engines::meerkat::tx::{MeerkatTx, execute};
-use highwater_engines::{Request, Token};
+use highwater_kit::validation::own::pause;
+use highwater_kit::validation::tx::{MeerkatTx, execute};
+use highwater_seam::{Request, Token};
 
 use crate::attempts::Attempts;
 use crate::cache::{Cache, Missing};

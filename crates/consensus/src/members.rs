@@ -18,23 +18,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
+pub use highwater_core::Voter;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Epoch, Incarnation, NodeId, planted};
-
-/// A node in one life of its memory: what it promised and accepted, this life remembers.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Voter {
-    /// Which node.
-    pub node: NodeId,
-    /// Which life.
-    pub incarnation: Incarnation,
-}
-
-impl fmt::Debug for Voter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.node, self.incarnation)
-    }
-}
 
 /// The voters of one epoch.
 ///

@@ -42,6 +42,7 @@ pub mod signature;
 pub mod sync;
 pub mod threads;
 pub mod transaction;
+pub mod voter;
 pub mod work;
 
 pub use clock::{Clock, ClockChoice};
@@ -59,4 +60,5 @@ pub use random::Random;
 pub use schema::{IndexKind, KeyKind, Schema, TableSpec};
 pub use signature::Signature;
 pub use transaction::{Abort, Direction, Transaction, View};
+pub use voter::Voter;
 pub use work::{Progress, Work};

@@ -4,7 +4,7 @@
 //! [`planted!`](crate::planted!) is the literal `false`: the optimiser leaves nothing of a branch behind it, and there is
 //! nothing here to ask.
 //!
-//! Whoever could make a mistake lists it: `planted.rs` in the store, in consensus, in `engines`, in an engine's folder, each
+//! Whoever could make a mistake lists it: `planted.rs` in the store, in consensus, in `seam` and `kit`, in an engine, each
 //! with `bugs!`.
 //!
 //! A bug is planted for the calling thread: a simulated run stays on one thread, and several seeds may run side by side.

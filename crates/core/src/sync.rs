@@ -1,7 +1,7 @@
 //! The primitives that the threads of a replica synchronise with, from std, loom or shuttle.
 //!
 //! Loom explores the memory model, but its atomics are objects that cannot live in raw memory: under `cfg(loom)` the
-//! store builds its words and guards only, and `engines` what the workers of a replica share without a store. Shuttle
+//! store builds its words and guards only, and crates above it what the workers of a replica share without a store, file by file. Shuttle
 //! explores interleavings: its atomics here are std's with a scheduling point in front of each access, so that whole
 //! stores and whole replicas run under it unchanged.
 

@@ -68,7 +68,7 @@ impl<P: Procedures> Builder<P> {
         self
     }
 
-    /// The engine, by name; [`ENGINES`](crate::ENGINES) run closures.
+    /// The engine, by name; [`engines`](crate::engines) run closures.
     pub fn engine(mut self, name: &str) -> Self {
         self.config.cluster.engine = name.into();
         self

@@ -2,7 +2,7 @@
 //!
 //! An engine runs procedures by name, with bytes for arguments. A closure is no bytes: it waits in a table of the process, and the
 //! arguments of the procedure [`Closure`] are the name under which it waits, 16 bytes that nobody can guess. So closures run where the engine
-//! executes in the process that was asked, and sends others what was written. That is what [`ENGINES`] do.
+//! executes in the process that was asked, and sends others what was written. That is what [`engines`] do.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -13,15 +13,10 @@ use highwater_engines::EngineKind;
 use crate::catalogue::Catalogue;
 use crate::tx::Tx;
 
-/// The engines on which closures run.
-pub const ENGINES: [EngineKind; 6] = [
-    EngineKind::Rolis,
-    EngineKind::Meerkat,
-    EngineKind::MeerkatStrict,
-    EngineKind::Strawman,
-    EngineKind::Silo,
-    EngineKind::Backup,
-];
+/// The engines of this build on which closures run.
+pub fn engines() -> impl Iterator<Item = EngineKind> {
+    EngineKind::ALL.iter().copied().filter(|engine| engine.abilities().closures)
+}
 
 type Code = dyn FnMut(&mut Tx<'_>) -> Result<(), Abort> + Send;
 type Name = [u8; 16];

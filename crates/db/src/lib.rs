@@ -28,7 +28,7 @@ mod tx;
 mod values;
 
 pub use builder::Builder;
-pub use closure::ENGINES;
+pub use closure::engines;
 pub use database::{Cluster, Database};
 pub use error::{Error, OpenError};
 pub use highwater_core::{Abort, Footprint, Procedure, Registry, Transaction, signature};

@@ -6,12 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use highwater_core::{Abort, Procedure, ProcedureId};
-use highwater_engines::{EngineKind, Refusal};
+use highwater_engines::EngineKind;
 use highwater_node::worker::LocalRequest;
 use highwater_node::{NodeError, Opened};
+use highwater_seam::Refusal;
 
 use crate::catalogue::{ALL, Agree, Catalogue, Compare};
-use crate::closure::{Closure, ENGINES, Place};
+use crate::closure::{Closure, Place};
 use crate::error::Error;
 use crate::tx::Tx;
 
@@ -111,7 +112,7 @@ impl Replicas {
         reader: Option<usize>,
         mut code: impl FnMut(&mut Tx<'_>) -> Result<R, Abort> + Send + 'static,
     ) -> Result<R, Error> {
-        if !ENGINES.contains(&self.engine) {
+        if !self.engine.abilities().closures {
             return Err(Error::Unsupported(self.engine.name()));
         }
         let result = Arc::new(Mutex::new(None));

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use highwater_db::{
-    Abort, Cluster, Config, Database, Durability, ENGINES, Error, Hashed, Procedure, Procedures, ReadTx,
-    Registry, Table, Transaction, Tx, Value,
+    Abort, Cluster, Config, Database, Durability, Error, Hashed, Procedure, Procedures, ReadTx, Registry,
+    Table, Transaction, Tx, Value,
 };
 use highwater_node::config::NodeConfig;
 
@@ -267,7 +267,7 @@ fn the_end_of_a_leader_loses_nothing_that_was_answered() {
 
 #[test]
 fn closures_run_on_every_engine_that_is_said_to() {
-    for kind in ENGINES {
+    for kind in highwater_db::engines() {
         let engine = kind.name();
         if !kind.abilities().replicates {
             let builder =

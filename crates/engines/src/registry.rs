@@ -10,13 +10,13 @@ use highwater_core::hooks::Site;
 use highwater_core::planted::Bug;
 use highwater_core::{Clock, Library, NodeId};
 
-use crate::engine::{Abilities, Engine};
-use crate::observer::Rules;
-use crate::options::Options;
-use crate::seam::{Replica, Status};
+use highwater_seam::engine::{Abilities, Engine};
+use highwater_seam::observer::Rules;
+use highwater_seam::options::Options;
+use highwater_seam::{Replica, Status};
 
 macro_rules! engines {
-    ($($(#[$doc:meta])* $kind:ident = $engine:ty,)*) => {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal, $code:literal, $feature:tt: $engine:ty, $about:literal;)*) => {
         /// Which engine runs.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum EngineKind {
@@ -24,112 +24,157 @@ macro_rules! engines {
         }
 
         impl EngineKind {
-            /// Every engine.
-            pub const ALL: &[EngineKind] = &[$(EngineKind::$kind),*];
+            /// Every engine that this build has.
+            pub const ALL: &[EngineKind] = &[$(#[cfg(feature = $feature)] EngineKind::$kind),*];
 
-            /// Its name on the command line.
+            /// Every engine that there is: those that this build does not have are [refused](EngineKind::built) when they are named.
+            pub const KNOWN: &[EngineKind] = &[$(EngineKind::$kind),*];
+
+            /// Its name on the command line and in configurations.
             pub fn name(self) -> &'static str {
-                match self { $(EngineKind::$kind => <$engine>::NAME,)* }
+                match self { $(EngineKind::$kind => $name,)* }
             }
 
-            /// Its number on the wire.
+            /// Its number on the wire between nodes. Never given to another one.
             pub fn code(self) -> u8 {
-                match self { $(EngineKind::$kind => <$engine>::CODE,)* }
+                match self { $(EngineKind::$kind => $code,)* }
             }
 
             /// What it is, in a line.
             pub fn about(self) -> &'static str {
-                match self { $(EngineKind::$kind => <$engine>::ABOUT,)* }
+                match self { $(EngineKind::$kind => $about,)* }
             }
 
-            /// What it can do.
+            /// The feature of a build that has it.
+            pub fn feature(self) -> &'static str {
+                match self { $(EngineKind::$kind => $feature,)* }
+            }
+
+            /// See [`Engine::ABILITIES`].
             pub fn abilities(self) -> Abilities {
-                match self { $(EngineKind::$kind => <$engine>::ABILITIES,)* }
+                of_engine!(self; $($kind $feature $engine),*; ABILITIES)
             }
 
             /// See [`Engine::SITES`].
             pub fn sites(self) -> &'static [Site] {
-                match self { $(EngineKind::$kind => <$engine>::SITES,)* }
+                of_engine!(self; $($kind $feature $engine),*; SITES)
             }
 
             /// See [`Engine::BUGS`]: all of its lists, one after the other.
             #[cfg(feature = "planted")]
             pub fn bugs(self) -> impl Iterator<Item = &'static Bug> {
-                let lists = match self { $(EngineKind::$kind => <$engine>::BUGS,)* };
+                let lists = of_engine!(self; $($kind $feature $engine),*; BUGS);
                 lists.iter().copied().flatten().copied()
             }
 
             /// See [`Engine::serving`].
             pub fn serving(self, statuses: &[Option<Status>]) -> Option<NodeId> {
-                match self { $(EngineKind::$kind => <$engine>::serving(statuses),)* }
+                of_engine!(self; $($kind $feature $engine),*; serving(statuses))
             }
 
             /// See [`Engine::agreed`].
             pub fn agreed(self, statuses: &[Option<Status>]) -> Option<NodeId> {
-                match self { $(EngineKind::$kind => <$engine>::agreed(statuses),)* }
+                of_engine!(self; $($kind $feature $engine),*; agreed(statuses))
             }
 
             /// See [`Engine::healthy`].
             pub fn healthy(self, statuses: &[Option<Status>]) -> Result<NodeId, String> {
-                match self { $(EngineKind::$kind => <$engine>::healthy(statuses),)* }
+                of_engine!(self; $($kind $feature $engine),*; healthy(statuses))
             }
 
             /// See [`Engine::converged`].
             pub fn converged(self, statuses: &[Option<Status>]) -> Result<u64, String> {
-                match self { $(EngineKind::$kind => <$engine>::converged(statuses),)* }
+                of_engine!(self; $($kind $feature $engine),*; converged(statuses))
             }
 
             /// See [`Engine::lag`].
             pub fn lag(self, own: &Status, serving: &Status) -> Option<u64> {
-                match self { $(EngineKind::$kind => <$engine>::lag(own, serving),)* }
+                of_engine!(self; $($kind $feature $engine),*; lag(own, serving))
             }
 
             /// See [`Engine::rules`].
             pub fn rules(self) -> Box<dyn Rules> {
-                match self { $(EngineKind::$kind => <$engine>::rules(),)* }
+                of_engine!(self; $($kind $feature $engine),*; rules())
             }
 
             /// See [`Engine::wrote`].
             pub fn wrote(self, record: &Bytes) -> bool {
-                match self { $(EngineKind::$kind => <$engine>::wrote(record),)* }
+                of_engine!(self; $($kind $feature $engine),*; wrote(record))
             }
 
             /// See [`Engine::words`].
             pub fn words(self, to_controller: bool, head: &[u8]) -> String {
-                match self { $(EngineKind::$kind => <$engine>::words(to_controller, head),)* }
+                of_engine!(self; $($kind $feature $engine),*; words(to_controller, head))
             }
         }
 
         /// A fresh replica of an engine: `library`'s tables, empty, and its procedures.
         ///
         /// # Panics
-        /// If `options` are not [valid](Options::validate).
+        /// If `options` are not [valid](Options::validate), or this build does not have the engine.
         pub fn build<L: Library>(kind: EngineKind, options: Options, library: &L, clock: Arc<Clock>) -> Replica {
             options.validate().expect("the host validates the options");
-            match kind { $(EngineKind::$kind => <$engine>::build(options, library, clock),)* }
+            of_engine!(kind; $($kind $feature $engine),*; build(options, library, clock))
+        }
+    };
+}
+
+/// What the engine of a kind says, if this build has it: a constant, or a function with its arguments in brackets.
+macro_rules! of_engine {
+    ($of:expr; $($kind:ident $feature:tt $engine:ty),*; $item:ident) => {
+        match $of {
+            $(#[cfg(feature = $feature)] EngineKind::$kind => <$engine>::$item,)*
+            #[allow(unreachable_patterns, reason = "a build may have all")]
+            absent => absent.is_absent(),
+        }
+    };
+    ($of:expr; $($kind:ident $feature:tt $engine:ty),*; $item:ident $arguments:tt) => {
+        match $of {
+            $(#[cfg(feature = $feature)] EngineKind::$kind => <$engine>::$item $arguments,)*
+            #[allow(unreachable_patterns, reason = "a build may have all")]
+            absent => absent.is_absent(),
         }
     };
 }
 
 engines! {
     /// Speculate, replicate through one stream per worker, release below the watermark.
-    Rolis = crate::rolis::Rolis,
+    Rolis = "rolis", 0, "rolis": highwater_engine_rolis::Rolis, "speculate, replicate through one stream per worker, release below the watermark";
     /// The same store, no replication: the denominator of every ratio.
-    Silo = crate::baseline::silo::Silo,
+    Silo = "silo", 1, "laboratory": highwater_engine_baseline::silo::Silo, "the same store without replication: the denominator of every ratio";
     /// One shared stream for all workers: the paper's figure 2.
-    Strawman = crate::rolis::Strawman,
+    Strawman = "strawman", 2, "laboratory": highwater_engine_rolis::Strawman, "the same with one stream for all workers";
     /// Plain primary-backup, as small as an engine can be: an example, and a test of the seam.
-    Backup = crate::backup::Backup,
+    Backup = "backup", 3, "laboratory": highwater_engine_baseline::backup::Backup, "plain primary-backup without takeover: the smallest example";
     /// Leaderless: every replica takes transactions, all validate them.
-    Meerkat = crate::meerkat::Meerkat,
+    Meerkat = "meerkat", 4, "meerkat": highwater_engine_meerkat::Meerkat, "leaderless: every replica takes transactions, all validate them; serializable";
     /// The same, in an order that agrees with real time.
-    MeerkatStrict = crate::meerkat::MeerkatStrict,
+    MeerkatStrict = "meerkat-strict", 5, "meerkat": highwater_engine_meerkat::MeerkatStrict, "the same, in an order that agrees with real time";
     /// A comparison: Meerkat with a primary. Replicas coordinate, cores do not.
-    MeerkatPb = crate::comparisons::meerkat_pb::MeerkatPb,
+    MeerkatPb = "meerkat-pb", 6, "laboratory": highwater_engine_comparisons::meerkat_pb::MeerkatPb, "a comparison: meerkat with a primary that validates alone; no takeover";
     /// A comparison: no leader, and one record for all cores of a replica. Cores coordinate, replicas do not.
-    Tapir = crate::comparisons::tapir::Tapir,
+    Tapir = "tapir", 7, "laboratory": highwater_engine_comparisons::tapir::Tapir, "a comparison: leaderless, one transaction record for all cores of a replica; no recovery";
     /// A comparison: a primary, a shared counter, a shared log. Both coordinate.
-    Kuafu = crate::comparisons::kuafu::Kuafu,
+    Kuafu = "kuafu", 8, "laboratory": highwater_engine_comparisons::kuafu::Kuafu, "a comparison: KuaFu++, a primary with a shared counter and a shared log; no takeover";
+}
+
+impl EngineKind {
+    /// The same, if this build has it.
+    ///
+    /// # Errors
+    /// In words, if not.
+    pub fn built(self) -> Result<EngineKind, String> {
+        if EngineKind::ALL.contains(&self) {
+            return Ok(self);
+        }
+        let feature = self.feature();
+        Err(format!("engine {self} is not in this build; run: cargo build --release --features {feature}"))
+    }
+
+    #[allow(dead_code, reason = "a build may have all")]
+    fn is_absent(self) -> ! {
+        panic!("this build has no engine {self}: whoever names it asks first whether it is built")
+    }
 }
 
 impl fmt::Display for EngineKind {
@@ -142,11 +187,11 @@ impl FromStr for EngineKind {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let found = EngineKind::ALL.iter().find(|kind| kind.name() == name);
-        found.copied().ok_or_else(|| {
+        let Some(found) = EngineKind::KNOWN.iter().find(|kind| kind.name() == name) else {
             let known: Vec<_> = EngineKind::ALL.iter().map(|kind| kind.name()).collect();
-            format!("unknown engine {name:?}; known are {}", known.join(", "))
-        })
+            return Err(format!("unknown engine {name:?}; known are {}", known.join(", ")));
+        };
+        found.built()
     }
 }
 
@@ -160,8 +205,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::retries::ATTEMPTS_IN_A_ROW;
-    use crate::seam::{ControlOutbox, Freshness, Outbox, Owner, Refusal, Request, Session, Taken, Token};
+    use highwater_kit::retries::ATTEMPTS_IN_A_ROW;
+    use highwater_seam::{ControlOutbox, Freshness, Outbox, Owner, Refusal, Request, Session, Taken, Token};
 
     struct Nothing;
 
@@ -288,14 +333,19 @@ mod tests {
 
     #[test]
     fn names_and_codes_are_given_once() {
-        for (at, kind) in EngineKind::ALL.iter().enumerate() {
-            assert_eq!(kind.name().parse(), Ok(*kind));
-            let others = &EngineKind::ALL[at + 1..];
+        for (at, kind) in EngineKind::KNOWN.iter().enumerate() {
+            let named = kind.name().parse::<EngineKind>();
+            match EngineKind::ALL.contains(kind) {
+                true => assert_eq!(named, Ok(*kind)),
+                false => assert!(named.is_err_and(|words| words.contains(kind.feature()))),
+            }
+            let others = &EngineKind::KNOWN[at + 1..];
             assert!(others.iter().all(|other| other.code() != kind.code() && other.name() != kind.name()));
         }
         // What nodes of older builds say.
         let codes = [EngineKind::Rolis, EngineKind::Silo, EngineKind::Strawman].map(EngineKind::code);
         assert_eq!(codes, [0, 1, 2]);
-        assert!("raft".parse::<EngineKind>().unwrap_err().contains("rolis, silo, strawman"));
+        let built: Vec<&str> = EngineKind::ALL.iter().map(|kind| kind.name()).collect();
+        assert!("raft".parse::<EngineKind>().unwrap_err().ends_with(&built.join(", ")));
     }
 }

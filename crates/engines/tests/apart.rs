@@ -12,7 +12,8 @@ use highwater_core::{
     Abort, Clock, Incarnation, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, ProcedureId,
     Registry, TableId, TableSpec, Transaction,
 };
-use highwater_engines::{ControlOutbox, EngineKind, Options, Outbox, Request, Token, Worker};
+use highwater_engines::EngineKind;
+use highwater_seam::{ControlOutbox, Options, Outbox, Request, Token, Worker};
 
 const TABLE: TableId = TableId(0);
 

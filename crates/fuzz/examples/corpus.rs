@@ -6,16 +6,16 @@ use std::path::Path;
 use highwater_consensus::{Beat, ElectionMessage, Members, Message, PendingChange, Promise, Tail, Voter};
 use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind, Key, TxWriter};
 use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, Level, NodeId, StreamId, TableId, Timestamp};
-use highwater_engines::Frame;
-use highwater_engines::copy::CopyMessage;
-use highwater_engines::rolis::control::ControlMessage;
-use highwater_engines::rolis::handover::{HandOverMessage, Word};
-use highwater_engines::rolis::wire::Head;
+use highwater_engine_rolis::control::ControlMessage;
+use highwater_engine_rolis::handover::{HandOverMessage, Word};
+use highwater_engine_rolis::wire::Head;
+use highwater_kit::copy::CopyMessage;
 use highwater_node::Config;
 use highwater_node::transport::Channel;
 use highwater_node::transport::accounts::{Account, encode};
 use highwater_node::transport::frame::prefix;
 use highwater_redis::command::{COMMANDS, Opcode};
+use highwater_seam::Frame;
 
 fn write(target: &str, name: &str, bytes: &[u8]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);

@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use highwater_core::log::EntryHeader;
-use highwater_engines::Frame;
-use highwater_engines::rolis::control::ControlMessage;
-use highwater_engines::rolis::wire::{Head, carried_entry};
+use highwater_engine_rolis::control::ControlMessage;
+use highwater_engine_rolis::wire::{Head, carried_entry};
 use highwater_node::transport::Channel;
 use highwater_node::transport::accounts;
 use highwater_node::transport::frame::{Decoder, FrameError, prefix};
 use highwater_node::transport::handshake::{HELLO_BYTES, Hello, WELCOME_BYTES, Welcome};
+use highwater_seam::Frame;
 
 use crate::cut::cut;
 

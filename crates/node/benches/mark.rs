@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp};
-use highwater_engines::rolis::watermark::Watermark;
+use highwater_engine_rolis::watermark::Watermark;
 use highwater_node::poll::{Interest, Poller};
 use highwater_node::waker::Waker;
 

@@ -6,7 +6,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use crate::poll::{Interest, Poller};
 

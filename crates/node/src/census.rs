@@ -4,10 +4,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_core::contain::contain;
-use highwater_engines::Nanos;
 use highwater_redis::keyspace::rows::is_deadline;
 use highwater_redis::keyspace::{DUE, NAMES};
 use highwater_redis::operations::KeyCount;
+use highwater_seam::Nanos;
 use highwater_store::Store;
 
 use crate::clock::monotonic;

@@ -1,7 +1,7 @@
 //! The host's time: timeouts and latencies. Never the order of commits (that is [`highwater_core::Clock`]).
 
 pub use highwater_core::clock::{Stopwatch, Ticks};
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 use rustix::time::{ClockId, clock_gettime};
 
 /// `CLOCK_MONOTONIC` in nanoseconds: one clock for all processes of a machine, so that reports of several replicas

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use highwater_engines::mailbox::Mailbox;
+use highwater_seam::mailbox::Mailbox;
 
 use crate::waker::Waker;
 

@@ -20,8 +20,9 @@ pub fn workload(name: &str, options: &[(String, String)]) -> Result<Arc<dyn Work
 #[cfg(test)]
 mod tests {
     use highwater_core::{Clock, Incarnation, NodeId};
-    use highwater_engines::{EngineKind, Options, build};
+    use highwater_engines::{EngineKind, build};
     use highwater_redis::callables::is_benchmark;
+    use highwater_seam::Options;
 
     use super::*;
 

@@ -95,7 +95,7 @@ fn own(mut arrival: Arrival, len: usize) -> Arrival {
 #[cfg(test)]
 mod tests {
     use highwater_core::{Incarnation, NodeId};
-    use highwater_engines::Frame;
+    use highwater_seam::Frame;
 
     use super::*;
     use crate::transport::Channel;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
 use highwater_core::NodeId;
-use highwater_engines::Roster as Decided;
+use highwater_seam::Roster as Decided;
 use serde::{Deserialize, Serialize};
 
 use crate::config::contact::addresses;

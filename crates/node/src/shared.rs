@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use highwater_core::{Epoch, NodeId};
-use highwater_engines::seam::hot::{COUNTERS, hottest};
-use highwater_engines::{CheckpointNews, Counters, EngineKind, Nanos, Service};
+use highwater_engines::EngineKind;
 use highwater_redis::meter::Meter;
 use highwater_redis::meter::events::{Events, STALLED};
 use highwater_redis::meter::hot::HotKey;
 use highwater_redis::meter::slow::SlowLog;
 use highwater_redis::modules::compiler::Compiler;
+use highwater_seam::hot::{COUNTERS, hottest};
+use highwater_seam::{CheckpointNews, Counters, Nanos, Service};
 use highwater_store::Store;
 use highwater_workloads::Workload;
 

@@ -15,14 +15,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::{call, config, identity};
 use highwater_core::{Clock, Incarnation, Levels, NodeId};
-use highwater_engines::{
-    Endpoint, EngineKind, Frame, Nanos, Next, Outbox, Refusal, Replica, Request, Taken, Worker, build,
-};
+use highwater_engines::{EngineKind, build};
 use highwater_node::library::WITH_WORKLOADS;
 use highwater_node::transport::Channel;
 use highwater_node::transport::frame::prefix;
 use highwater_node::transport::handshake::{Hello, Identity};
 use highwater_node::{Config, Node, Signals};
+use highwater_seam::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Replica, Request, Taken, Worker};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

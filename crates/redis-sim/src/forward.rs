@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use highwater_core::clock::Stopwatch;
 use highwater_core::{NodeId, Outcome, ProcedureId, Timestamp};
-use highwater_engines::{Frame, Nanos, Refusal, Request, Taken};
 use highwater_redis::host::forward::guests::Guests;
 use highwater_redis::host::forward::message::Message;
 use highwater_redis::host::forward::{Forwarded, GuestLimits, Runs, Upstream};
 use highwater_redis::host::token::{Owner, unpack};
 use highwater_redis::host::{Gate, Watch};
 use highwater_redis::{Door, EngineRequest};
+use highwater_seam::{Frame, Nanos, Refusal, Request, Taken};
 use highwater_sim::World;
 
 use crate::ledger::{Asked, Ledger, Whose};

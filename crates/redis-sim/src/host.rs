@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 
 use highwater_core::clock::Stopwatch;
 use highwater_core::{NodeId, Outcome};
-use highwater_engines::{Frame, Nanos, Refusal, Taken};
 use highwater_redis::host::expiry::Expiry;
 use highwater_redis::host::forward::Forwarded;
 use highwater_redis::host::waiters::{Waiters, Woken};
@@ -18,6 +17,7 @@ use highwater_redis::host::{Gate, Gatekeeper, Users};
 use highwater_redis::keyspace::{KEYSPACE, head::Row};
 use highwater_redis::moment::Moment;
 use highwater_redis::{Allowance, Connection, Door, Procedures};
+use highwater_seam::{Frame, Nanos, Refusal, Taken};
 use highwater_sim::World;
 
 use crate::door::{self, door};

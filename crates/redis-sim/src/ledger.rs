@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use highwater_core::codec::Reader;
 use highwater_core::{NodeId, Outcome, Timestamp};
-use highwater_engines::{Nanos, Token};
 use highwater_redis::moment::Moment;
+use highwater_seam::{Nanos, Token};
 use highwater_sim::house::TOKENS;
 
 use crate::model::Op;

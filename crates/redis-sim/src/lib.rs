@@ -35,7 +35,7 @@ pub mod rules;
 pub mod seat;
 pub mod wires;
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 use highwater_sim::{Guests, House, Plan};
 
 pub use library::Joined;

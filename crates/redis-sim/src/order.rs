@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_core::Timestamp;
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use crate::model::{Op, State};
 

@@ -14,8 +14,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_core::NodeId;
-use highwater_engines::Nanos;
 use highwater_redis::acl::change;
+use highwater_seam::Nanos;
 
 /// A life of a node.
 pub type Process = (NodeId, u64);

@@ -1,7 +1,7 @@
 //! What an engine is to the reader of the users ([`Users`](highwater_redis::host::Users)): it may ask one thing in a turn, which its host hands in.
 
 use highwater_core::{Incarnation, Levels, NodeId, ProcedureId};
-use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
+use highwater_seam::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
 
 /// See the module.
 pub struct Seat {

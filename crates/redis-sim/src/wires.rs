@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use highwater_core::NodeId;
-use highwater_engines::{Frame, Nanos};
+use highwater_seam::{Frame, Nanos};
 
 /// From which node to which, between which of their workers.
 type Way = (NodeId, NodeId, u16);

@@ -1,13 +1,14 @@
 //! The hosts of guests, a step at a time, in a world where nothing is drawn.
 
 use highwater_core::NodeId;
-use highwater_engines::{EngineKind, Nanos};
+use highwater_engines::EngineKind;
 use highwater_redis::keyspace::KEYSPACE;
 use highwater_redis_sim::Joined;
 use highwater_redis_sim::host::Host;
 use highwater_redis_sim::ledger::{Given, Ledger};
 use highwater_redis_sim::library::place;
 use highwater_redis_sim::model::{End, Op};
+use highwater_seam::Nanos;
 use highwater_sim::{World, WorldOptions};
 
 const MS: Nanos = 1_000_000;
@@ -26,7 +27,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        let tune = (|_: &mut highwater_engines::Options| ()).into();
+        let tune = (|_: &mut highwater_seam::Options| ()).into();
         let options = WorldOptions { seed: 1, engine: EngineKind::Rolis, nodes: 3, workers: 2, tune };
         let mut world = World::new(options, Joined);
         world.ids().for_each(|id| world.start(id));

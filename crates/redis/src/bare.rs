@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use highwater_core::{Epoch, NodeId};
-use highwater_engines::Service;
-use highwater_engines::sessions::Most;
+use highwater_kit::sessions::Most;
+use highwater_seam::Service;
 
 use super::acl::Access;
 use super::operations::Nothing;

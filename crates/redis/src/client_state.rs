@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use highwater_core::Timestamp;
-use highwater_engines::Freshness;
+use highwater_seam::Freshness;
 
 use super::acl::{Access, Caller};
 use super::clients::{Card, Clients, Place};

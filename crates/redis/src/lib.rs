@@ -111,7 +111,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use highwater_core::{Epoch, NodeId, Procedure, ProcedureId};
-use highwater_engines::{Service, sessions};
+use highwater_kit::sessions;
+use highwater_seam::Service;
 
 pub use callables::Callables;
 pub use clients::Clients;

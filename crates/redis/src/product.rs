@@ -1,7 +1,7 @@
 //! The product as engines host it: the tables and procedures of the RESP door.
 
 use highwater_core::{Library, Registry, TableSpec, Transaction};
-use highwater_engines::sessions;
+use highwater_kit::sessions;
 
 use super::acl::change::ChangeUsers;
 use super::exec::{Exec, ReadVersions};

@@ -2,7 +2,7 @@
 //! understands.
 
 use highwater_core::codec::{Malformed, Reader};
-use highwater_engines::seam::Refusal;
+use highwater_seam::Refusal;
 use serde::{Deserialize, Serialize};
 
 use super::Door;

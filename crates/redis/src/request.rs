@@ -16,7 +16,7 @@
 
 use highwater_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use highwater_core::{ProcedureId, Timestamp};
-use highwater_engines::{Freshness, Session};
+use highwater_seam::{Freshness, Session};
 
 use super::command::Opcode;
 use super::errors::CommandError;

@@ -2,7 +2,7 @@
 //! them ([`highwater_core::library`]).
 
 use highwater_core::{IndexKind, KeyKind, TableId, TableSpec};
-use highwater_engines::sessions;
+use highwater_kit::sessions;
 
 /// The Redis keyspace: keys, and the values of those that fit into a row.
 pub const KEYSPACE: TableId = TableId(0);

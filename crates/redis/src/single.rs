@@ -4,8 +4,8 @@
 //! its [`step`], a local one its [`args`], and a `WATCH` is cut down to its arguments.
 
 use highwater_core::codec::{Reader, put_varint};
-use highwater_engines::sessions::Most;
-use highwater_engines::{Owner, Session};
+use highwater_kit::sessions::Most;
+use highwater_seam::{Owner, Session};
 
 use super::Entropy;
 use super::command::{Command, Control, Data, Local, Opcode};

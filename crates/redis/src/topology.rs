@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use highwater_core::NodeId;
-use highwater_engines::Service;
+use highwater_seam::Service;
 
 use super::Door;
 

@@ -248,12 +248,8 @@ mod tests {
         let mut parser = crate::frame::Parser::default();
         let frame = parser.parse(&wire).unwrap().unwrap();
         let mut request = Vec::new();
-        crate::single::encode(
-            frame,
-            (crate::Protocol::Resp2, highwater_engines::Owner::NOBODY),
-            &mut request,
-        )
-        .unwrap();
+        crate::single::encode(frame, (crate::Protocol::Resp2, highwater_seam::Owner::NOBODY), &mut request)
+            .unwrap();
         request
     }
 

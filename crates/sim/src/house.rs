@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use highwater_core::Library;
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use crate::faults::Hand;
 use crate::library::SimLibrary;

@@ -1,6 +1,6 @@
 //! Units of virtual time, which counts in nanoseconds.
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 /// A microsecond.
 pub(crate) const US: Nanos = 1_000;

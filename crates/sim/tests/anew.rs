@@ -5,7 +5,7 @@ use highwater_sim::faults::{Fault, Scheduled};
 use highwater_sim::{Plan, run};
 
 use highwater_core::NodeId;
-use highwater_engines::{Options, Token};
+use highwater_seam::{Options, Token};
 use highwater_sim::network::Channel;
 
 use crate::common::{Lists, MS, number, small};

@@ -1,7 +1,8 @@
 //! The smallest engine: that what runs Rolis runs anything behind the seam.
 
 use highwater_core::NodeId;
-use highwater_engines::{EngineKind, Refusal};
+use highwater_engines::EngineKind;
+use highwater_seam::Refusal;
 
 use super::common::{Lists, MS, small};
 
@@ -23,7 +24,7 @@ fn a_backup_that_lost_its_memory_ends_the_service() {
     assert_eq!(lists.outcomes.get("unknown"), Some(&1));
     let status = lists.world.status(NodeId(0)).unwrap();
     assert!(status.trouble.is_some_and(|trouble| trouble.contains("lost its memory")));
-    let (token, procedure) = (highwater_engines::Token(99), lists.world.procedure("list.step"));
+    let (token, procedure) = (highwater_seam::Token(99), lists.world.procedure("list.step"));
     let refused = |lists: &mut Lists, to| lists.world.submit(NodeId(to), 0, token, procedure, &[0; 5]);
     assert_eq!(refused(&mut lists, 0), Err(Refusal::NoQuorum));
     assert_eq!(refused(&mut lists, 1), Err(Refusal::NotServing { ask: Some(NodeId(0)) }));

@@ -1,7 +1,8 @@
 //! Replicas whose disks are behind what they accept (`async`): who comes back from a crash may have forgotten the last of it.
 
 use highwater_core::{Durability, NodeId};
-use highwater_engines::{EngineKind, Options};
+use highwater_engines::EngineKind;
+use highwater_seam::Options;
 use highwater_sim::{Plan, Summary, run};
 
 use crate::common::{Lists, MS, small};

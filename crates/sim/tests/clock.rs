@@ -2,7 +2,7 @@
 
 use crate::common::{Lists, MS, small};
 use highwater_core::NodeId;
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 /// As far as the clock goes back; in the simulator a nanosecond of it is one of the monotonic clock.
 const BACK: Nanos = 5000 * MS;

@@ -1,7 +1,8 @@
 //! Engines for normal operation: Meerkat-PB, TAPIR and KuaFu++, and what plain primary-backup has in common with them.
 
 use highwater_core::NodeId;
-use highwater_engines::{EngineKind, Refusal};
+use highwater_engines::EngineKind;
+use highwater_seam::Refusal;
 use highwater_sim::Interleaving;
 
 use super::common::{Lists, MS, small};
@@ -72,7 +73,7 @@ fn a_node_that_lost_its_memory_ends_the_service() {
             assert_eq!(lists.outcomes.get("unknown").copied().unwrap_or(0), unknown, "{engine}");
             let trouble = |id| lists.world.status(NodeId(id)).unwrap().trouble.unwrap_or_default();
             assert!((0..3).all(|id| trouble(id).contains("lost its memory")), "{engine} {}", lists.story());
-            let (token, procedure) = (highwater_engines::Token(99), lists.world.procedure("list.step"));
+            let (token, procedure) = (highwater_seam::Token(99), lists.world.procedure("list.step"));
             for node in 0..3 {
                 let refused = lists.world.submit(NodeId(node), 0, token, procedure, &[0; 5]).unwrap_err();
                 let elsewhere = node > 0 && engine != EngineKind::Tapir;
@@ -104,7 +105,7 @@ fn a_replica_that_is_cut_off_holds_requests_up_within_bounds() {
             });
             assert!(refused, "{engine} takes more and more\n{}", lists.story());
         }
-        let (token, procedure) = (highwater_engines::Token(99), lists.world.procedure("list.step"));
+        let (token, procedure) = (highwater_seam::Token(99), lists.world.procedure("list.step"));
         let refused = lists.world.submit(NodeId(0), 0, token, procedure, &[0; 5]);
         assert_eq!(refused, Err(Refusal::Busy), "{engine}");
         let kept = lists.world.replica(NodeId(0)).unwrap().controller.memory().logs;

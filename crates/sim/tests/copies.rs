@@ -4,7 +4,8 @@ use highwater_core::limits::MAX_VALUE_BYTES;
 use highwater_core::{
     Abort, IndexKind, KeyKind, Library, Outcome, Procedure, Registry, TableId, TableSpec, Transaction, View,
 };
-use highwater_engines::{EngineKind, Nanos, Token};
+use highwater_engines::EngineKind;
+use highwater_seam::{Nanos, Token};
 use highwater_sim::{World, WorldOptions};
 
 const MS: Nanos = 1_000_000;
@@ -48,7 +49,7 @@ fn a_replica_with_values_of_the_largest_size_is_copied() {
             engine: EngineKind::Rolis,
             nodes: 3,
             workers: 1,
-            tune: (|options: &mut highwater_engines::Options| {
+            tune: (|options: &mut highwater_seam::Options| {
                 options.max_transaction_bytes = 2 * MAX_VALUE_BYTES;
                 options.max_in_flight_bytes = 2 * MAX_VALUE_BYTES;
                 options.log_retain_bytes = options.max_in_flight_bytes;
@@ -93,7 +94,7 @@ fn a_replica_with_values_of_the_largest_size_is_copied() {
     world.start(victim);
     wait(&mut world, "the copy", &mut |world| {
         let status = world.status(victim);
-        let complete = |status: highwater_engines::Status| {
+        let complete = |status: highwater_seam::Status| {
             status.role == "follower" && status.copying_bytes.is_none() && status.trouble.is_none()
         };
         let store = world.replica(victim).map(|replica| replica.controller.store());

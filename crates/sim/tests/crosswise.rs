@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use highwater_core::codec::Reader;
 use highwater_core::{Clock, Incarnation, Levels, NodeId};
-use highwater_engines::{
-    Endpoint, EngineKind, Frame, Nanos, Next, Options, Outbox, Refusal, Replica, Request, Taken, Worker,
-    build,
+use highwater_engines::{EngineKind, build};
+use highwater_seam::{
+    Endpoint, Frame, Nanos, Next, Options, Outbox, Refusal, Replica, Request, Taken, Worker,
 };
 use highwater_sim::{Interleaving, World, WorldOptions};
 

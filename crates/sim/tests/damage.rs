@@ -1,7 +1,7 @@
 //! Bytes that are not what was written, files that cannot be opened, and starts that end early: steps of whole runs, told one by one.
 
 use highwater_core::{Incarnation, NodeId};
-use highwater_engines::Options;
+use highwater_seam::Options;
 use highwater_sim::faults::{Lack, Part, Step};
 use highwater_sim::{Plan, Summary, run};
 

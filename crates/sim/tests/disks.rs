@@ -1,7 +1,8 @@
 //! Replicas with disks: who comes back is who it was, and everybody may come back at once.
 
 use highwater_core::NodeId;
-use highwater_engines::{EngineKind, Options, Refusal, Token};
+use highwater_engines::EngineKind;
+use highwater_seam::{Options, Refusal, Token};
 use highwater_sim::{Plan, Summary, run};
 
 use crate::common::{Lists, MS, small};

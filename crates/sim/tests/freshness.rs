@@ -1,7 +1,8 @@
 //! Followers' reads with bounds, step by step: who can prove what, and what becomes of who cannot.
 
 use highwater_core::{NodeId, Outcome, Timestamp};
-use highwater_engines::{EngineKind, Freshness, Nanos, Refusal, Token};
+use highwater_engines::EngineKind;
+use highwater_seam::{Freshness, Nanos, Refusal, Token};
 use highwater_sim::world::Reply;
 
 use crate::common::{Lists, MS, small};

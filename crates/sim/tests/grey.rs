@@ -2,7 +2,7 @@
 //! is back within what `docs/guarantees.md` says, with the product's own timeouts.
 
 use highwater_core::{Durability, NodeId};
-use highwater_engines::{Nanos, Options};
+use highwater_seam::{Nanos, Options};
 use highwater_sim::World;
 use highwater_sim::network::Channel;
 

@@ -2,7 +2,7 @@
 
 use crate::common::{Lists, MS, number, small};
 use highwater_core::NodeId;
-use highwater_engines::{Handover, Nanos, Options, Refusal};
+use highwater_seam::{Handover, Nanos, Options, Refusal};
 
 /// No hand-over takes longer among machines that are well: a third of an election timeout.
 const LONGEST: Nanos = 10 * MS;

@@ -4,7 +4,8 @@ use highwater_core::{
     Abort, IndexKind, KeyKind, Level, Library, NodeId, Outcome, Procedure, Registry, Schema, TableId,
     TableSpec, Transaction,
 };
-use highwater_engines::{EngineKind, Options, Token};
+use highwater_engines::EngineKind;
+use highwater_seam::{Options, Token};
 use highwater_sim::{World, WorldOptions};
 
 use crate::common::cluster::{converged, story};

@@ -8,8 +8,9 @@ use highwater_core::{
     Abort, Direction, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, Registry, TableId, TableSpec,
     Transaction,
 };
-use highwater_engines::options::MIN_TRANSACTION_ROWS;
-use highwater_engines::{EngineKind, Options, Token};
+use highwater_engines::EngineKind;
+use highwater_seam::options::MIN_TRANSACTION_ROWS;
+use highwater_seam::{Options, Token};
 use highwater_sim::{World, WorldOptions};
 
 const TABLE: TableId = TableId(0);

@@ -2,7 +2,7 @@
 
 use crate::common::{Lists, MS, small, tiny};
 use highwater_core::NodeId;
-use highwater_engines::{Nanos, Options, Refusal, Service, Status, Token};
+use highwater_seam::{Nanos, Options, Refusal, Service, Status, Token};
 use highwater_sim::Interleaving;
 use highwater_sim::network::Channel;
 
@@ -96,7 +96,7 @@ fn a_leader_without_any_majority_keeps_its_epoch() {
         lists.world.submit(
             leader,
             0,
-            highwater_engines::Token(1 << 40),
+            highwater_seam::Token(1 << 40),
             lists.world.procedure("list.step"),
             &[0; 5]
         ),
@@ -358,7 +358,7 @@ fn knowledge_of_the_leader_ages() {
         lists.world.submit(
             away,
             0,
-            highwater_engines::Token(1 << 40),
+            highwater_seam::Token(1 << 40),
             lists.world.procedure("list.step"),
             &[0; 5]
         ),

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use highwater_core::{NodeId, Random};
-use highwater_engines::{MemberAnswer, MemberChange, Nanos, Options, Service};
+use highwater_seam::{MemberAnswer, MemberChange, Nanos, Options, Service};
 
 use crate::common::{Lists, MS, number, small};
 

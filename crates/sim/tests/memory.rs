@@ -8,8 +8,9 @@ use highwater_core::{
     Abort, Incarnation, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, Registry, TableId,
     TableSpec, Transaction, View,
 };
-use highwater_engines::options::MIN_TRANSACTION_BYTES;
-use highwater_engines::{EngineKind, Nanos, Options, Refusal, Token};
+use highwater_engines::EngineKind;
+use highwater_seam::options::MIN_TRANSACTION_BYTES;
+use highwater_seam::{Nanos, Options, Refusal, Token};
 use highwater_sim::network::Channel;
 use highwater_sim::{World, WorldOptions};
 

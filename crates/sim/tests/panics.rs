@@ -4,7 +4,8 @@
 use highwater_core::{
     Abort, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, Registry, TableId, TableSpec, Transaction,
 };
-use highwater_engines::{EngineKind, Nanos, Token};
+use highwater_engines::EngineKind;
+use highwater_seam::{Nanos, Token};
 use highwater_sim::{World, WorldOptions};
 
 const MS: Nanos = 1_000_000;
@@ -60,7 +61,7 @@ impl Library for Panics {
 }
 
 fn started(engine: EngineKind, nodes: u8) -> World<Panics> {
-    let tune: fn(&mut highwater_engines::Options) = |_| {};
+    let tune: fn(&mut highwater_seam::Options) = |_| {};
     let mut world =
         World::new(WorldOptions { seed: 5, engine, nodes, workers: 2, tune: tune.into() }, Panics);
     // Panics are noted, too: whoever simulates procedures that do not panic wants to know.

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use crate::common::MS;
 use crate::common::cluster::{converged, story, whole};
 use highwater_core::{NodeId, Outcome};
-use highwater_engines::{EngineKind, Nanos, Token};
+use highwater_engines::EngineKind;
+use highwater_seam::{Nanos, Token};
 use highwater_sim::{World, WorldOptions};
 use highwater_workloads::{AllWorkloads, Workload};
 
@@ -35,7 +36,7 @@ impl Run {
             engine,
             nodes,
             workers,
-            tune: (|options: &mut highwater_engines::Options| {
+            tune: (|options: &mut highwater_seam::Options| {
                 options.heartbeat = 5 * MS;
                 options.election_timeout = 30 * MS;
                 options.log_retain_bytes = 64 << 10;

@@ -5,7 +5,7 @@
 use crate::common::chaos::faults_with;
 use crate::common::{Lists, MS, number, small, tiny};
 use highwater_core::NodeId;
-use highwater_engines::{Options, Refusal};
+use highwater_seam::{Options, Refusal};
 use highwater_sim::network::Channel;
 
 fn followers(lists: &Lists) -> Vec<NodeId> {
@@ -107,7 +107,7 @@ fn who_serves_snapshots() {
     lists.run(MS);
     lists.world.start(victim);
     let procedure = lists.world.procedure("list.audit");
-    let token = highwater_engines::Token(u64::MAX);
+    let token = highwater_seam::Token(u64::MAX);
     let refused = lists.world.submit_snapshot(victim, 0, token, procedure, &[]);
     assert_eq!(refused, Err(Refusal::NotServing { ask: None }));
     let mut shown = None;
@@ -130,7 +130,7 @@ fn snapshots_take_no_writes() {
     lists.run(50 * MS);
     let follower = followers(&lists)[0];
     let procedure = lists.world.procedure("list.pay");
-    let token = highwater_engines::Token(u64::MAX);
+    let token = highwater_seam::Token(u64::MAX);
     lists.world.submit_snapshot(follower, 0, token, procedure, &[1, 2, 3]).unwrap();
     lists.run(10 * MS);
     assert_eq!(lists.outcomes.get("other"), Some(&1), "BadRequest\n{}", lists.story());

@@ -4,8 +4,9 @@
 
 use crate::common::{Lists, MS, small, tiny};
 use highwater_core::NodeId;
-use highwater_engines::observer::EPOCHS;
-use highwater_engines::{EngineKind, Nanos};
+use highwater_engines::EngineKind;
+use highwater_seam::Nanos;
+use highwater_seam::observer::EPOCHS;
 use highwater_sim::network::{Channel, Datagrams, Faults};
 use highwater_sim::{Buggify, Interleaving};
 

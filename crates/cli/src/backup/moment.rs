@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use highwater_core::Timestamp;
 use highwater_disk::journal::{Summary, read_to_damage};
-use highwater_engines::rolis::remains::{Moment, Trust, timestamp_at};
+use highwater_engine_rolis::remains::{Moment, Trust, timestamp_at};
 use highwater_node::storage::archive::{Archive, Chain, ChainDisk, Lacks, Promises};
 use highwater_node::storage::remains::{Base, Folder};
 use highwater_store::Store;

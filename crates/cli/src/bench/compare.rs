@@ -12,7 +12,7 @@ use super::args::RunArgs;
 use super::neighbours::Company;
 use super::report::{RunReport, verdict};
 use super::run::run_once;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::numbers::{Spread, ratio, short};
 use crate::progress::Progress;
 use crate::report_file::{check_writable, write_json};
@@ -37,6 +37,7 @@ pub fn run(args: &RunArgs, workload: &WorkloadSpec) -> Result<()> {
     args.json.as_deref().map_or(Ok(()), check_writable)?;
     let rounds = args.runs.unwrap_or(ROUNDS);
     let mut progress = Progress::new();
+    EngineKind::Silo.built().map_err(Failure::cannot_start)?;
     let (mut silo, mut rolis) = (Vec::new(), Vec::new());
     // What followers take is not known before there were some: that run counts for nothing else.
     let mut company = match args.neighbours {

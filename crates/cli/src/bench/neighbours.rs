@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::args::RunArgs;
 use super::report::RunReport;
 use crate::audit::Generators;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::fleet::{Fleet, FleetSpec};
 use crate::load::LoadSpec;
 use crate::numbers::ratio;
@@ -82,6 +82,7 @@ impl Neighbours {
         progress: &mut Progress,
     ) -> Result<Neighbours> {
         progress.step("neighbours: loading");
+        EngineKind::Silo.built().map_err(Failure::cannot_start)?;
         let spec = FleetSpec::of(EngineKind::Silo, 1, args.workers, &args.set, args.keep);
         let mut fleets = Vec::new();
         for _ in 0..NEIGHBOURS {

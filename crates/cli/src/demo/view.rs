@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use highwater_engines::Service;
 use highwater_node::admin::protocol::StatusReport;
+use highwater_seam::Service;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};

@@ -10,7 +10,7 @@ use clap::Args;
 use highwater_core::{NodeId, Timestamp};
 use highwater_disk::journal::Damage;
 use highwater_disk::{Identity, behind};
-use highwater_engines::rolis::remains::{Members, Quorums, Remains, Taken, Testimony, Trust, Voter};
+use highwater_engine_rolis::remains::{Members, Quorums, Remains, Taken, Testimony, Trust, Voter};
 use highwater_node::storage::DataDirectory;
 use highwater_node::storage::remains::Folder;
 use highwater_node::storage::survey::{Nothing, Survey};

@@ -154,9 +154,9 @@ fn details(node: &Node) -> Vec<Line<'static>> {
 #[cfg(test)]
 mod tests {
     use highwater_core::{Epoch, Incarnation, Level, Levels, NodeId};
-    use highwater_engines::{Service, Status};
     use highwater_node::admin::protocol::StatusReport;
     use highwater_redis::meter::histogram::CountsReport;
+    use highwater_seam::{Service, Status};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use highwater_engines::Service;
 use highwater_node::admin::protocol::StatusReport;
+use highwater_seam::Service;
 use highwater_workloads::random::Rng;
 use rustix::process::Signal;
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use highwater_engines::Abilities;
+use highwater_seam::Abilities;
 use highwater_workloads::random::Rng;
 use serde::Serialize;
 

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use highwater_core::{Epoch, NodeId, TableId, Timestamp};
-use highwater_engines::meerkat::delegate::{Ahead, Ask, Standing, Tell};
-use highwater_engines::meerkat::message::{About, Message};
-use highwater_engines::meerkat::payload::Payload;
+use highwater_engine_meerkat::delegate::{Ahead, Ask, Standing, Tell};
+use highwater_kit::validation::message::{About, Message};
+use highwater_kit::validation::payload::Payload;
 
 use super::*;
 

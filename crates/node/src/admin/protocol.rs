@@ -4,10 +4,10 @@
 //! no data path: a load runs inside the workers, and only its counts come out here.
 
 use highwater_core::{Level, Levels, NodeId};
-use highwater_engines::MemberChange;
 use highwater_redis::meter::events::Event;
 use highwater_redis::meter::hot::HotKey;
 use highwater_redis::meter::slow::Slow;
+use highwater_seam::MemberChange;
 use serde::{Deserialize, Serialize};
 
 use super::work::{JournalReport, PeerReport, WorkReport};

@@ -1,6 +1,6 @@
 //! Whether the workers turn: each is sent a letter now and then, and counts those that it has read.
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use crate::shared::{Shared, WorkerLetter};
 

@@ -1,7 +1,8 @@
 //! An engine's [`Status`] as it travels, and back: who reads it asks the engine what it means.
 
 use highwater_core::{Epoch, Incarnation, Level, Levels, NodeId};
-use highwater_engines::{EngineKind, Figure, Member, Nanos, Service, Status};
+use highwater_engines::EngineKind;
+use highwater_seam::{Figure, Member, Nanos, Service, Status};
 
 use super::protocol::{ElectionReport, FigureReport, LevelsReport, MemberReport, MemoryReport, StatusReport};
 use super::work::WorkReport;
@@ -156,7 +157,7 @@ impl StatusReport {
     }
 }
 
-/// What several replicas said, by position, for the questions of [`Engine`](highwater_engines::Engine); and which engine to
+/// What several replicas said, by position, for the questions of [`Engine`](highwater_seam::Engine); and which engine to
 /// ask, if anybody answered.
 pub fn asked(reports: &[Option<StatusReport>]) -> Option<(EngineKind, Vec<Option<Status>>)> {
     let engine = reports.iter().flatten().find_map(|report| report.engine.parse().ok())?;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 use serde::Deserialize;
 
 use super::http::guard::Guard;

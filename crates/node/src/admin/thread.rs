@@ -5,7 +5,7 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use super::http::answers;
 use super::http::guard::Guard;

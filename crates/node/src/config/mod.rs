@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use highwater_core::{ClockChoice, Incarnation, Levels, NodeId};
-use highwater_engines::{EngineKind, Options};
+use highwater_engines::EngineKind;
+use highwater_seam::Options;
 use serde::{Deserialize, Serialize};
 
 pub use admin::read_token;

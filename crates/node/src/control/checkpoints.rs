@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use highwater_core::NodeId;
-use highwater_engines::memory::MemoryStatus;
-use highwater_engines::{CheckpointNews, CheckpointOrder, Controller, Nanos};
+use highwater_seam::memory::MemoryStatus;
+use highwater_seam::{CheckpointNews, CheckpointOrder, Controller, Nanos};
 
 use crate::storage::{CheckpointDesk, JournalQueues};
 
@@ -127,7 +127,7 @@ impl Checkpoints {
 #[cfg(test)]
 mod tests {
     use highwater_core::{Incarnation, NodeId};
-    use highwater_engines::Options;
+    use highwater_seam::Options;
 
     use super::*;
 

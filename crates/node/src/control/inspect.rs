@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use highwater_core::View;
 use highwater_core::contain::contain;
-use highwater_engines::Controller;
+use highwater_seam::Controller;
 use highwater_store::Store;
 use highwater_workloads::{Workload, audit};
 

@@ -4,7 +4,7 @@
 //! ([`Controller::retire`]); requests wait meanwhile. Then the workers close their doors, and tell every client that asks for
 //! something who serves now, so that nobody's request meets a connection that breaks (`worker/farewell.rs`).
 
-use highwater_engines::{Controller, Handover, Nanos};
+use highwater_seam::{Controller, Handover, Nanos};
 
 use crate::admin::protocol::AdminResponse;
 use crate::shared::Shared;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use crate::admin::protocol::AdminResponse;
 use crate::load::report::{Baseline, report};

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_core::{Level, NodeId};
-use highwater_engines::{CheckpointNews, ControlOutbox, Controller, Frame, Nanos, Next};
+use highwater_seam::{CheckpointNews, ControlOutbox, Controller, Frame, Nanos, Next};
 
 use crate::admin::protocol::{AdminRequest, AdminResponse};
 use crate::clock::monotonic;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use highwater_core::NodeId;
-use highwater_engines::{Controller, MemberChange, Nanos};
+use highwater_seam::{Controller, MemberChange, Nanos};
 
 use crate::admin::protocol::MemberRequest;
 use crate::config::NodeConfig;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use highwater_core::NodeId;
-use highwater_engines::{Controller, MemberAnswer, Nanos};
+use highwater_seam::{Controller, MemberAnswer, Nanos};
 use highwater_workloads::{Workload, audit};
 
 use super::inspect;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use highwater_core::{Outcome, ProcedureId};
-use highwater_engines::{Nanos, Refusal, Request, Worker};
 use highwater_redis::host::token::{MAX_SLOTS, Owner, pack};
+use highwater_seam::{Nanos, Refusal, Request, Worker};
 use highwater_workloads::Generator;
 use highwater_workloads::audit::encode_append;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_core::{Outcome, ProcedureId};
-use highwater_engines::{Nanos, Refusal, Request, Worker};
 use highwater_redis::host::token::{Owner, pack};
+use highwater_seam::{Nanos, Refusal, Request, Worker};
 use highwater_workloads::Workload;
 use highwater_workloads::workload::Requests;
 

@@ -47,7 +47,7 @@ pub enum Appetite {
     /// At once: only the budget of this turn is used up.
     Now,
     /// Not before this time.
-    At(highwater_engines::Nanos),
+    At(highwater_seam::Nanos),
     /// When something is released or changes.
     None,
 }

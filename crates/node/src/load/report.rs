@@ -1,7 +1,7 @@
 //! Adds up what the workers counted.
 
 use hdrhistogram::Histogram;
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use super::stats::{SLICE, SLICES, WorkerStats, histogram};
 use crate::admin::protocol::{LoadReport, ProcedureReport, Quantiles};

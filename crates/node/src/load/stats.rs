@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 use highwater_core::Outcome;
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use super::ranges::Ranges;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use highwater_core::{Incarnation, Levels, Library, NodeId, Outcome, Registry};
-use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
 use highwater_redis::host::token::unpack;
+use highwater_seam::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
 use highwater_workloads::testing::Memory;
 
 use super::{Driver, RunSpec};

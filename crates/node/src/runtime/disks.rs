@@ -7,7 +7,7 @@ use std::time::Duration;
 use highwater_core::Incarnation;
 use highwater_disk::Disk;
 use highwater_disk::journal::DEFAULT_SEGMENT_BYTES;
-use highwater_engines::Controller;
+use highwater_seam::Controller;
 
 use crate::config::{Config, Durability};
 use crate::control::checkpoints::Checkpoints;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_core::{Incarnation, NodeId};
-use highwater_engines::sessions::Most;
+use highwater_kit::sessions::Most;
 use highwater_redis::acl::Access;
 use highwater_redis::acl::change::Provided;
 use highwater_redis::host::Watch;
@@ -40,7 +40,7 @@ pub(super) fn rules(config: &Config, buffers: u64, clients: usize) -> worker::Ru
 
 /// What one connection to another node may hold. What is kept for reuse gets an eighth of the memory for buffers, over all
 /// of them.
-pub(super) fn link_limits(config: &Config, options: &highwater_engines::Options, buffers: u64) -> LinkLimits {
+pub(super) fn link_limits(config: &Config, options: &highwater_seam::Options, buffers: u64) -> LinkLimits {
     let connections =
         config.cluster.nodes.len().saturating_sub(1).max(1) * usize::from(config.cluster.workers);
     LinkLimits {

@@ -14,11 +14,11 @@ use std::thread::JoinHandle;
 use core_affinity::CoreId;
 use highwater_core::{Clock, Incarnation, Levels, Library, NodeId, Speaks};
 use highwater_disk::{Disk, stale};
-use highwater_engines::Replica;
 use highwater_redis::meter::Meter;
 use highwater_redis::{Callables, Product, host};
 #[cfg(feature = "wasm")]
 use highwater_redis::{Door, modules::compiler::Compiler};
+use highwater_seam::Replica;
 use signal_hook::consts::SIGXFSZ;
 
 use crate::admin::starting::Starting;
@@ -209,7 +209,7 @@ fn announce_lock(config: &Config) {
 }
 
 /// Says how the memory is divided.
-fn announce_memory(options: &highwater_engines::Options) {
+fn announce_memory(options: &highwater_seam::Options) {
     let shares = options.shares().expect("the configuration was validated");
     let mib = |bytes: u64| bytes >> 20;
     tracing::info!(

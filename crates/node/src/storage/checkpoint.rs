@@ -18,7 +18,7 @@ use highwater_disk::checkpoint::{
     Error, Manifest, PartWriter, Scan, WriteStep, Writer, WrittenPart, published, remove_old,
 };
 use highwater_disk::{Disk, DiskFile};
-use highwater_engines::{CheckpointNews, LogPosition, releasable};
+use highwater_seam::{CheckpointNews, LogPosition, releasable};
 use highwater_store::Store;
 
 use super::queue::JournalQueues;

@@ -12,8 +12,8 @@ use highwater_core::{Incarnation, NodeId, Timestamp};
 use highwater_disk::checkpoint::{Error, Scan, WriteStep, Writer};
 use highwater_disk::journal::{DEFAULT_SEGMENT_BYTES, MAX_WRITERS};
 use highwater_disk::{Disk, DiskFile, Identity, Journal, JournalOptions};
-use highwater_engines::LogPosition;
-use highwater_engines::rolis::remains::{Voter, founding};
+use highwater_engine_rolis::remains::{Voter, founding};
+use highwater_seam::LogPosition;
 use highwater_store::Store;
 
 use super::checkpoint::Preamble;

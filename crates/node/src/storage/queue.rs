@@ -12,8 +12,8 @@ use bytes::Bytes;
 use highwater_core::Generation;
 use highwater_core::evidence::Starts;
 use highwater_disk::journal::Files;
-use highwater_engines::{DiskState, LogPosition, Nanos};
 use highwater_redis::meter::histogram::Histogram;
+use highwater_seam::{DiskState, LogPosition, Nanos};
 
 use super::trouble::{Part, Troubles};
 

@@ -17,7 +17,7 @@ use highwater_disk::identity::IdentityError;
 use highwater_disk::{
     Disk, DiskFile, Identity, Journal, JournalError, JournalOptions, Tables, behind, journal, stale,
 };
-use highwater_engines::{LogPosition, Replica, Resume};
+use highwater_seam::{LogPosition, Replica, Resume};
 
 use super::checkpoint::Preamble;
 use super::progress::{StartProgress, Step};

@@ -10,9 +10,9 @@ use highwater_core::{Library, Schema, StreamId, Timestamp};
 use highwater_disk::checkpoint::{Error, Loader, Manifest, published};
 use highwater_disk::journal::{Damage, Record, Summary, read_to_damage, read_while};
 use highwater_disk::{Disk, Identity};
-use highwater_engines::rolis::remains::{Reading, Remains};
-use highwater_engines::{LogPosition, Resume};
+use highwater_engine_rolis::remains::{Reading, Remains};
 use highwater_redis::Product;
+use highwater_seam::{LogPosition, Resume};
 use highwater_store::{Applier, Store};
 
 use super::checkpoint::Preamble;

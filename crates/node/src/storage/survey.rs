@@ -12,7 +12,7 @@
 //!    fit. Nothing less will do: what is missing may have been promised.
 //!    Nor does it start as who it was if its disk has forgotten something, or is an older copy ([`lives`]): what it promised is not there.
 //! 3. *The state may lie elsewhere.* The log of a node that was copying a state begins behind the store. It starts, votes, and its log counts;
-//!    its state does not ([`Remains::lacks_state`](highwater_engines::rolis::remains::Remains::lacks_state)).
+//!    its state does not ([`Remains::lacks_state`](highwater_engine_rolis::remains::Remains::lacks_state)).
 //! 4. *What is left of a disk whose node does not start* is taken from the newest base and the latest part of the journal that lead to a state
 //!    and to a membership. What stands before damage, in groups that are there as a whole and in the order in which they were synced, is what a
 //!    crash would have left at that point: true, and not all that the node accepted.
@@ -30,8 +30,9 @@ use highwater_core::evidence::{Start, Starts};
 use highwater_disk::checkpoint::{Error, Loader, Manifest, Skipped};
 use highwater_disk::journal::{Damage, Record, SegmentSummary, Summary, read_to_damage, segments};
 use highwater_disk::{Identity, JournalError};
-use highwater_engines::rolis::remains::{Testimony, Trust, Voter};
-use highwater_engines::{EngineKind, LogPosition};
+use highwater_engine_rolis::remains::{Testimony, Trust, Voter};
+use highwater_engines::EngineKind;
+use highwater_seam::LogPosition;
 
 use super::checkpoint::Preamble;
 use super::directory::DataDirectory;

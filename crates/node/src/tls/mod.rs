@@ -20,7 +20,7 @@ mod wire;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 use pem::{authorities, own_certificates, private_key};
 use rustls::ClientConfig;
 

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::{Incarnation, NodeId};
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use super::gauge::Gauge;
 use super::{Channel, Established};

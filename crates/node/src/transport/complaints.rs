@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use highwater_core::NodeId;
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 const SECOND: Nanos = 1_000_000_000;
 /// Strangers' addresses that are remembered.

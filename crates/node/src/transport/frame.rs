@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 
 use bytes::BytesMut;
 use highwater_core::limits::{MAX_FRAME_BODY_BYTES, MAX_FRAME_HEAD_BYTES};
-use highwater_engines::Frame;
+use highwater_seam::Frame;
 
 use super::Channel;
 

@@ -15,8 +15,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use highwater_core::{Incarnation, Level, NodeId};
-use highwater_engines::Nanos;
-use highwater_engines::meerkat::delegate::wire;
+use highwater_engine_meerkat::delegate::wire;
+use highwater_seam::Nanos;
 
 use super::Established;
 use super::complaints::Complaints;

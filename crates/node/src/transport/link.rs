@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_core::{Incarnation, NodeId};
-use highwater_engines::Frame;
+use highwater_seam::Frame;
 use socket2::SockRef;
 
 use super::accounts::LOOKS;

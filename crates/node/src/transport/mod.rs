@@ -38,7 +38,7 @@ pub mod traffic;
 use std::sync::Arc;
 
 use highwater_core::{Incarnation, Levels, NodeId};
-use highwater_engines::Frame;
+use highwater_seam::Frame;
 
 pub use self::channel::Channel;
 use crate::tls::Wire;

@@ -13,7 +13,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use highwater_core::{Level, NodeId};
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use super::directory::Directory;
 use super::handshake::{HELLO_BYTES, Hello, Identity, WELCOME_BYTES, Welcome};

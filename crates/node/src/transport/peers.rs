@@ -1,7 +1,7 @@
 //! One thread's connections of one channel, to all other nodes.
 
 use highwater_core::{Incarnation, NodeId};
-use highwater_engines::Frame;
+use highwater_seam::Frame;
 
 use super::link::{Closed, Link, LinkLimits};
 use super::{Arrival, Channel, Established};

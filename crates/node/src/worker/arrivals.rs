@@ -1,6 +1,6 @@
 //! What comes to a worker's thread: events of its sockets, letters of other threads, frames that other workers received for it; and connections that end.
 
-use highwater_engines::{Endpoint, Nanos, Worker};
+use highwater_seam::{Endpoint, Nanos, Worker};
 
 use super::keys::{KEY_CLIENT, KEY_COORDINATOR, KEY_FORWARD, KEY_LISTENER, KEY_PEER, KIND_MASK};
 use super::{REST_EVERY, WorkerThread};

@@ -5,7 +5,6 @@
 
 use std::io::{self, Read, Write};
 
-use highwater_engines::{Nanos, Refusal, Request, Taken, Worker};
 use highwater_redis::describe::{command_of, words};
 use highwater_redis::endings::SHORT_REPLY_BYTES;
 use highwater_redis::host::Gate;
@@ -13,6 +12,7 @@ use highwater_redis::host::forward::{Forwarded, Upstream};
 use highwater_redis::host::token::{Owner, pack};
 use highwater_redis::host::watch::{Unreleased, Watch};
 use highwater_redis::{Allowance, Connection};
+use highwater_seam::{Nanos, Refusal, Request, Taken, Worker};
 
 use crate::clock::unix_ms;
 use crate::poll::Interest;

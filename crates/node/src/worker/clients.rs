@@ -13,13 +13,13 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
 use highwater_core::NodeId;
-use highwater_engines::Nanos;
 use highwater_redis::clients::Pause;
 use highwater_redis::host::forward::Upstream;
 use highwater_redis::host::waiters::{LOOK_SELDOM, Waiters};
 use highwater_redis::host::watch::Watch;
 use highwater_redis::host::{Gate, Gatekeeper};
 use highwater_redis::{Connection, Door};
+use highwater_seam::Nanos;
 
 use super::client::{Client, Counted};
 use super::crowd::{Crowd, Limits, Pressure};

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
 use bytes::Bytes;
-use highwater_engines::meerkat::delegate::wire::{Decoder, prefix};
-use highwater_engines::{ClientId, Nanos, Worker};
+use highwater_engine_meerkat::delegate::wire::{Decoder, prefix};
+use highwater_seam::{ClientId, Nanos, Worker};
 
 use super::clients::Rules;
 use super::keys::KEY_COORDINATOR;

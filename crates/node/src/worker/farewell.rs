@@ -2,7 +2,7 @@
 //! refused with the name of whoever serves. A request that meets a connection which breaks is in doubt; one that is refused is not.
 //! So connections stay open until those who were asking things of late have been told, or have gone.
 
-use highwater_engines::{Nanos, Refusal};
+use highwater_seam::{Nanos, Refusal};
 
 use super::clients::{Clients, mark};
 use super::rationing::recount;

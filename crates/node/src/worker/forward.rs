@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use highwater_core::{NodeId, Outcome, Timestamp};
-use highwater_engines::{Nanos, Refusal, Worker};
 use highwater_redis::Door;
 use highwater_redis::host::forward::guests::{GuestLimits, Guests};
 use highwater_redis::host::forward::message::{Message, format};
 use highwater_redis::host::forward::upstream::Upstream;
 use highwater_redis::host::{Gate, Watch};
+use highwater_seam::{Nanos, Refusal, Worker};
 
 use super::clients::Clients;
 use super::keys::KEY_FORWARD;

@@ -1,6 +1,6 @@
 //! A worker's share of a benchmark's load: what its coordinator commands, and what is submitted with each turn.
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use super::WorkerThread;
 use crate::load::{Appetite, Driver, Loader, WorkerStats};

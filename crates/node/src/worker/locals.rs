@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use highwater_core::{Outcome, ProcedureId};
-use highwater_engines::{Nanos, Refusal, Request, Session, Worker};
 use highwater_redis::host::token::{Owner, pack};
+use highwater_seam::{Nanos, Refusal, Request, Session, Worker};
 
 use crate::shared::{Shared, WorkerLetter};
 

@@ -30,13 +30,13 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use highwater_engines::{Nanos, Next, Outbox, Refusal, Worker};
 use highwater_redis::Door;
 use highwater_redis::host::token::{Owner, unpack};
 use highwater_redis::host::{
     Expiry, Modules, Sessions, Users, Watch, expiry, forward as requests, modules, users,
 };
 use highwater_redis::moment::Moment;
+use highwater_seam::{Nanos, Next, Outbox, Refusal, Worker};
 
 use crate::clock::{monotonic, unix_ms};
 use crate::config::Forward;

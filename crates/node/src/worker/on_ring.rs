@@ -6,7 +6,7 @@
 
 use std::io;
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use super::client::Client;
 use super::clients::{Clients, Slot, mark};

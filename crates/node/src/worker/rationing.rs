@@ -4,7 +4,7 @@
 //! is not read from. Its socket is then watched for nothing, so that it costs nothing. What all clients hold together
 //! is bounded, too ([`crowd`](super::crowd)).
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use super::client::Client;
 use super::clients::{Clients, Slot, mark};

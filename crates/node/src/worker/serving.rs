@@ -1,10 +1,10 @@
 //! Whose requests a worker submits next, and where replies go.
 
 use highwater_core::{Outcome, Timestamp};
-use highwater_engines::{Nanos, Refusal, Worker};
 use highwater_redis::Allowance;
 use highwater_redis::host::forward::Upstream;
 use highwater_redis::host::users::{Gate, standing};
+use highwater_seam::{Nanos, Refusal, Worker};
 
 use super::client::{Room, Ways};
 use super::clients::{Clients, Slot, mark};

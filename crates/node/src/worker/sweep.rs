@@ -1,7 +1,7 @@
 //! Now and then, and only while there is a reason: buffers are given back, and clients that hold up others, or are not
 //! there any more, are closed.
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use super::client::{Client, Counted};
 use super::clients::{Clients, mark};

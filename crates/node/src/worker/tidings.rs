@@ -4,13 +4,13 @@
 use std::sync::atomic::{Ordering, fence};
 
 use highwater_core::{NodeId, TableId};
-use highwater_engines::{Nanos, Refusal};
 use highwater_redis::clients::Order;
 use highwater_redis::host::forward::Upstream;
 use highwater_redis::host::waiters::Woken;
 use highwater_redis::keyspace::KEYSPACE;
 use highwater_redis::subscriptions::SWITCHED;
 use highwater_redis::waiting::of_guest;
+use highwater_seam::{Nanos, Refusal};
 
 use super::clients::{Clients, Slot, mark};
 use crate::clock::unix_ms;

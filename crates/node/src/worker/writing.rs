@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_engines::{LogPosition, Nanos, Outbox, Worker};
+use highwater_seam::{LogPosition, Nanos, Outbox, Worker};
 
 use crate::storage::JournalQueues;
 

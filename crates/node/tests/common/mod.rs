@@ -18,10 +18,7 @@ use bytes::Bytes;
 use highwater_core::{
     Epoch, Incarnation, Levels, Library, NodeId, Outcome, Procedure, Registry, Schema, Speaks,
 };
-use highwater_engines::{
-    ControlOutbox, Controller, Counters, Endpoint, EngineKind, Figure, Frame, Nanos, Next, Outbox, Refusal,
-    Replica, Request, Service, Status, Taken, Token, Worker,
-};
+use highwater_engines::EngineKind;
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
 use highwater_node::config::{Benchmarks, Durability, Io, NodeConfig};
 use highwater_node::library::WITH_WORKLOADS;
@@ -30,6 +27,10 @@ use highwater_node::{Config, Node, Signals, free_loopback_ports};
 use highwater_redis::Product;
 use highwater_redis::acl::change::ChangeUsers;
 use highwater_redis::keyspace::sweep::Sweep;
+use highwater_seam::{
+    ControlOutbox, Controller, Counters, Endpoint, Figure, Frame, Nanos, Next, Outbox, Refusal, Replica,
+    Request, Service, Status, Taken, Token, Worker,
+};
 use highwater_store::Store;
 use highwater_workloads::testing::Memory;
 
@@ -227,9 +228,9 @@ impl Controller for StubController {
         }
     }
 
-    fn memory(&self) -> highwater_engines::memory::MemoryStatus {
-        let shares = highwater_engines::memory::Shares::UNLIMITED;
-        highwater_engines::memory::MemoryStatus { shares, used: 0, logs: 0, most: u64::MAX }
+    fn memory(&self) -> highwater_seam::memory::MemoryStatus {
+        let shares = highwater_seam::memory::Shares::UNLIMITED;
+        highwater_seam::memory::MemoryStatus { shares, used: 0, logs: 0, most: u64::MAX }
     }
 
     fn store(&self) -> Arc<Store> {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use highwater_checker::{History, Op as Checked, Status, Txn};
 use highwater_core::Random;
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use super::{Heard, Typed};
 use crate::model::Op;

@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 use highwater_checker::{History, Level, Options, check};
 use highwater_core::clock::Stopwatch;
 use highwater_core::{NodeId, Outcome, Random, Timestamp};
-use highwater_engines::{Nanos, Service};
+use highwater_seam::{Nanos, Service};
 use highwater_sim::faults::Hand;
 use highwater_sim::house::TOKENS;
 use highwater_sim::network::Channel;

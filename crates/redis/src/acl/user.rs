@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use highwater_engines::Owner;
+use highwater_seam::Owner;
 use sha2::{Digest, Sha256};
 
 use super::keys::READ;

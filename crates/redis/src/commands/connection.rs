@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use highwater_core::Timestamp;
-use highwater_engines::Freshness;
+use highwater_seam::Freshness;
 
 use super::words::small_integer;
 use super::{

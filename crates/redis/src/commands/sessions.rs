@@ -1,8 +1,8 @@
 //! What is asked of sessions: HW.SESSION HW.OUTCOME. (HW.ONCE is the door's: it makes a request one of a session.)
 
 use highwater_core::Transaction;
-use highwater_engines::Session;
-use highwater_engines::sessions::{Answer, Denial, Kept, Most, TooMany, ask, end, open};
+use highwater_kit::sessions::{Answer, Denial, Kept, Most, TooMany, ask, end, open};
+use highwater_seam::Session;
 
 use super::help;
 use super::words::is;

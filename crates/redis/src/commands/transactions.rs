@@ -6,7 +6,7 @@
 use highwater_core::Timestamp;
 use highwater_core::codec::{Malformed, Reader, put_varint};
 use highwater_core::limits::{MAX_BLOCK_PARTS, MAX_COMMAND_BYTES, MAX_REDIS_KEY_BYTES, MAX_REQUEST_BYTES};
-use highwater_engines::Session;
+use highwater_seam::Session;
 
 use crate::command::{Command, Control, Local, Opcode};
 use crate::errors::CommandError;

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use highwater_core::random::Random;
 use highwater_core::{Outcome, ProcedureId, Timestamp, planted};
-use highwater_engines::seam::{Freshness, Refusal, Session, Taken};
+use highwater_seam::{Freshness, Refusal, Session, Taken};
 
 use emptying::Emptying;
 use place::Place;
@@ -499,7 +499,7 @@ impl Connection {
         }
     }
 
-    /// The engine released a reply, about what was [`at`](highwater_engines::Released::at) that moment.
+    /// The engine released a reply, about what was [`at`](highwater_seam::Released::at) that moment.
     ///
     /// # Panics
     /// If no such request is in flight.

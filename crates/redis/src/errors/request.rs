@@ -3,7 +3,7 @@
 use std::fmt;
 
 use highwater_core::NodeId;
-use highwater_engines::seam::Refusal;
+use highwater_seam::Refusal;
 
 /// Why a whole request gave no answer though it was fine: nothing of it was done, or nobody knows.
 #[derive(Clone)]

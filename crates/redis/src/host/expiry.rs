@@ -9,7 +9,7 @@
 //! *A sweep that is through does more the next time*, up to `MOST_ROWS`, and one that is not does less: garbage that comes quickly goes quickly.
 
 use highwater_core::{Outcome, Procedure, ProcedureId, Timestamp};
-use highwater_engines::{Nanos, Refusal, Request, Worker};
+use highwater_seam::{Nanos, Refusal, Request, Worker};
 
 use super::token::{Owner, pack};
 use super::users::standing;

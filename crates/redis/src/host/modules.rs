@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use highwater_core::Outcome;
-use highwater_engines::{Nanos, Request, Worker};
+use highwater_seam::{Nanos, Request, Worker};
 
 use super::token::{Owner, pack};
 use super::users::serves;

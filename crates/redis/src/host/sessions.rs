@@ -1,8 +1,8 @@
 //! Has sessions end that nobody uses: the first worker's part, while its replica serves.
 
 use highwater_core::{Outcome, Procedure, ProcedureId};
-use highwater_engines::sessions::{Keeper, Sweep};
-use highwater_engines::{Nanos, Request, Worker};
+use highwater_kit::sessions::{Keeper, Sweep};
+use highwater_seam::{Nanos, Request, Worker};
 
 use super::token::{Owner, pack};
 use super::users::serves;

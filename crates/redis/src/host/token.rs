@@ -6,7 +6,7 @@
 //! bits 0-41   number   request of the connection, or life of the slot
 //! ```
 
-use highwater_engines::Token;
+use highwater_seam::Token;
 
 /// Clients or requests that a worker can tell apart.
 pub const MAX_SLOTS: usize = 1 << 20;

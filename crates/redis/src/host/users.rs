@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use highwater_core::{Outcome, ProcedureId, planted};
-use highwater_engines::{Nanos, Refusal, Request, Worker};
+use highwater_seam::{Nanos, Refusal, Request, Worker};
 
 use super::token::{Owner, pack};
 use crate::acl::access::Confirmation;
@@ -203,7 +203,7 @@ impl Gatekeeper {
 #[cfg(test)]
 mod tests {
     use highwater_core::{Incarnation, Levels, NodeId};
-    use highwater_engines::{Endpoint, Frame, Next, Outbox, Taken};
+    use highwater_seam::{Endpoint, Frame, Next, Outbox, Taken};
 
     use super::*;
     use crate::Procedures;

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use crate::connection::place::Waits;
 

@@ -39,7 +39,7 @@ use std::ops::{Bound, ControlFlow};
 use highwater_core::limits::{MAX_REDIS_KEY_BYTES, MAX_VALUE_BYTES};
 use highwater_core::random::Random;
 use highwater_core::{Abort, Direction, TableId, Transaction};
-use highwater_engines::Owner;
+use highwater_seam::Owner;
 
 use super::acl::user::owner_of;
 use super::acl::{DEFAULT, USERS, User, row};

@@ -3,7 +3,7 @@
 //! A transaction that replaces or deletes more than its limit is refused as a whole, and would be again: whoever removes by number alone is
 //! stuck at the first long values.
 
-use highwater_engines::options::MIN_TRANSACTION_BYTES;
+use highwater_seam::options::MIN_TRANSACTION_BYTES;
 
 /// Keys and values that one transaction removes, about: within the limits of the smallest node.
 pub const MOST_BYTES: usize = MIN_TRANSACTION_BYTES / 2;

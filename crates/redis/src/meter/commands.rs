@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use super::add;
 use super::histogram::{POWERS, power};

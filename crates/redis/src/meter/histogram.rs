@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// Below so many microseconds each has a bucket of its own.

@@ -1,6 +1,6 @@
 //! Keys at which transactions meet, as people read them.
 
-use highwater_engines::seam::hot::{Hot, HotKey as Key};
+use highwater_seam::hot::{Hot, HotKey as Key};
 use serde::{Deserialize, Serialize};
 
 use super::slow::shown;

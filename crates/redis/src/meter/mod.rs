@@ -14,7 +14,7 @@ pub mod slow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_core::Outcome;
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use commands::Commands;
 use histogram::{Counts, Histogram};

@@ -1,8 +1,8 @@
 //! What cluster and Sentinel clients hear.
 
 use highwater_core::NodeId;
-use highwater_engines::Service;
-use highwater_engines::seam::Refusal;
+use highwater_seam::Refusal;
+use highwater_seam::Service;
 
 use super::double::Node;
 use crate::Redirect;

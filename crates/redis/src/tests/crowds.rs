@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_core::{Outcome, Procedure, ProcedureId, Timestamp};
-use highwater_engines::seam::Refusal;
+use highwater_seam::Refusal;
 
 use super::double::{Client, Node, wire};
 use super::scans::{ALIKE, KINDS, Kind, bulk, named, named_behind, number};

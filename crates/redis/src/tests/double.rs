@@ -12,8 +12,8 @@ use highwater_core::{
     Abort, Direction, Epoch, IndexKind, Library, NodeId, Outcome, ProcedureId, Registry, TableId, Timestamp,
     Transaction, Work,
 };
-use highwater_engines::Service;
-use highwater_engines::seam::{Freshness, Refusal, Taken};
+use highwater_seam::Service;
+use highwater_seam::{Freshness, Refusal, Taken};
 
 use super::WITH_WORKLOADS;
 use crate::acl::change::News;
@@ -209,7 +209,7 @@ impl Node {
         let door = Door {
             callables: Callables::of(&registry.names(), &registry.versions(), &registry.signatures()),
             node: NodeId(if serves { 1 } else { 0 }),
-            sessions: highwater_engines::sessions::Most { of_all: 2, of_each: 2 },
+            sessions: highwater_kit::sessions::Most { of_all: 2, of_each: 2 },
             addresses: Box::new(|node| {
                 ["10.0.0.1:6379", "10.0.0.2:6380"].get(usize::from(node.0)).map(ToString::to_string)
             }),

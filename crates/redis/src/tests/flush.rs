@@ -1,7 +1,7 @@
 //! FLUSHALL and FLUSHDB: as one transaction, and in steps.
 
 use highwater_core::Outcome;
-use highwater_engines::seam::Refusal;
+use highwater_seam::Refusal;
 
 use super::double::{Client, Node};
 use crate::keyspace::{DUE, ELEMENTS, ITEMS, KEYSPACE, NAMES};

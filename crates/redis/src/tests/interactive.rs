@@ -1,8 +1,8 @@
 //! HW.BEGIN .. HW.COMMIT: what a client was told holds when it commits.
 
 use highwater_core::Outcome;
-use highwater_engines::Owner;
-use highwater_engines::seam::Refusal;
+use highwater_seam::Owner;
+use highwater_seam::Refusal;
 
 use super::double::{Client, Node, START_MS};
 use super::sessions::Alone;

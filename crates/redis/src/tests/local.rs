@@ -1,6 +1,6 @@
 //! Every command that a node answers by itself, with the most that a client can ask of it: alone, and in a `MULTI`. Steps are counted, and not time.
 
-use highwater_engines::seam::Refusal;
+use highwater_seam::Refusal;
 
 use super::clock::cpu_ms;
 use super::double::{Client, Node, multibulk};

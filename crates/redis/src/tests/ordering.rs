@@ -1,7 +1,7 @@
 //! Replies leave in the order of the commands, whatever the engine does; and how a conversation ends.
 
 use highwater_core::{NodeId, Outcome};
-use highwater_engines::seam::Refusal;
+use highwater_seam::Refusal;
 use proptest::prelude::*;
 
 use super::double::{Node, multibulk, wire};

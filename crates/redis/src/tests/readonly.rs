@@ -1,7 +1,7 @@
 //! READONLY: which requests may run on a replica's snapshot.
 
 use highwater_core::{NodeId, Outcome, Timestamp};
-use highwater_engines::seam::{Freshness, Refusal};
+use highwater_seam::{Freshness, Refusal};
 
 use super::double::{Client, Node};
 

@@ -1,7 +1,7 @@
 //! Scripts of users who may not do everything: in their own right, as it is in the transaction.
 //! What they are told in which case is compared with a real Redis (`tests/locks.sh`).
 
-use highwater_engines::seam::Refusal;
+use highwater_seam::Refusal;
 
 use super::double::{Client, Node};
 use crate::acl::{USERS, row};

@@ -386,7 +386,7 @@ fn few_keys_are_looked_at_at_once() {
 #[test]
 fn a_walk_ends_with_whatever_is_no_step() {
     use highwater_core::{Outcome, Timestamp};
-    use highwater_engines::seam::Refusal;
+    use highwater_seam::Refusal;
     let mut client = Node::new().client();
     KINDS[0].add(&mut client, &(0..20_000).map(|at| format!("k{at}").into_bytes()).collect::<Vec<_>>());
     for (outcome, reply, words) in [

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_core::random::Random;
 use highwater_core::{Clock, Incarnation, NodeId};
-use highwater_engines::sessions::Most;
-use highwater_engines::{EngineKind, Options, Outbox, Replica, Request, Token, build};
+use highwater_engines::{EngineKind, build};
+use highwater_kit::sessions::Most;
+use highwater_seam::{Options, Outbox, Replica, Request, Token};
 
 use super::WITH_WORKLOADS;
 use super::double::wire;

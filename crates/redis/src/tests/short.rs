@@ -1,7 +1,7 @@
 //! Requests that are done only if their replies are short.
 
 use highwater_core::{Outcome, Timestamp};
-use highwater_engines::seam::{Refusal, Taken};
+use highwater_seam::{Refusal, Taken};
 
 use super::double::{Client, Node, multibulk, wire};
 use crate::connection::Allowance;

@@ -2,7 +2,7 @@
 
 use highwater_core::limits::MAX_REDIS_KEY_BYTES;
 use highwater_core::{NodeId, Outcome};
-use highwater_engines::seam::Refusal;
+use highwater_seam::Refusal;
 
 use super::double::Node;
 use crate::Allowance;

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use highwater_core::{Library, NodeId, Outcome, Random};
-use highwater_engines::sessions::{Answer, Ask, Keeper, Kept, Most, Open};
-use highwater_engines::{Nanos, Owner, Refusal, Session, Token};
+use highwater_kit::sessions::{Answer, Ask, Keeper, Kept, Most, Open};
+use highwater_seam::{Nanos, Owner, Refusal, Session, Token};
 
 use super::waits::{HOP, REFUSED_WAIT};
 use crate::faults::Hand;

@@ -8,8 +8,8 @@ use highwater_checker::Status;
 use highwater_client::core::Settings;
 use highwater_client::stepped::{Done, Stepped};
 use highwater_core::{Library, NodeId, Outcome, Random};
-use highwater_engines::options::MIN_TRANSACTION_BYTES;
-use highwater_engines::{ClientId, Nanos};
+use highwater_seam::options::MIN_TRANSACTION_BYTES;
+use highwater_seam::{ClientId, Nanos};
 
 use super::journal::Journal;
 use super::waits::{HOP, REFUSED_WAIT};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use highwater_core::{Random, Timestamp};
-use highwater_engines::{Freshness, Nanos};
+use highwater_seam::{Freshness, Nanos};
 
 use super::journal::Asked;
 use super::wanted::Wanted;

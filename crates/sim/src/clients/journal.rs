@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use highwater_checker::{History, Op as CheckedOp, Place, Status, Txn};
 use highwater_core::Outcome;
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use super::wanted::Wanted;
 use super::work::Kind;

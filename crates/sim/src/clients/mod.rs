@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use highwater_checker::Status;
 use highwater_core::{Library, NodeId, Outcome, ProcedureId};
-use highwater_engines::{Nanos, Refusal, Token};
+use highwater_seam::{Nanos, Refusal, Token};
 
 use crate::faults::Hand;
 use crate::library::{self, Op, STEPS};

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use highwater_checker::{Place, Status};
 use highwater_core::{Library, NodeId, ProcedureId, Random};
-use highwater_engines::{Nanos, Refusal, Taken, Token};
+use highwater_seam::{Nanos, Refusal, Taken, Token};
 
 use super::journal::Journal;
 use super::waits::{HOP, REFUSED_WAIT};

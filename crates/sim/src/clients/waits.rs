@@ -1,6 +1,6 @@
 //! How long clients wait.
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 /// A request or a reply takes at least this long, and up to so much more.
 pub(super) const HOP: (Nanos, Nanos) = (5_000, 60_000);

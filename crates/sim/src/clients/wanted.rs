@@ -4,7 +4,7 @@
 //! world's time, with some room for that.
 
 use highwater_core::Timestamp;
-use highwater_engines::{Freshness, Nanos};
+use highwater_seam::{Freshness, Nanos};
 
 /// What a snapshot read asks for; by default nothing.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use crate::library::blobs::{KeyLength, key_bytes, key_number};
 use crate::library::{ACCOUNTS, OPENING, Op, TOGGLE_LISTS};

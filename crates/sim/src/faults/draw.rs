@@ -1,6 +1,6 @@
 //! How faults are drawn.
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use super::{Fault, KINDS, LASTING, Scheduled, Victim};
 use crate::units::MS;

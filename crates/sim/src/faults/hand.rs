@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use highwater_core::{Epoch, Level, Library, NodeId};
-use highwater_engines::{EngineKind, Nanos};
+use highwater_engines::EngineKind;
+use highwater_seam::Nanos;
 
 use super::cuts::{between, both_ways, strand, web};
 use super::standing::{may_all_end, may_end, may_order, newest_open, spare};

@@ -8,7 +8,7 @@
 //! - cuts, pauses and delays may hit anybody, a majority included.
 
 use highwater_core::level::REHEARSED;
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 use serde::{Deserialize, Serialize};
 
 mod cuts;

@@ -1,7 +1,7 @@
 //! How replicas stand, by what they say of each other: who votes with a complete store, who may lose its memory.
 
 use highwater_core::{Epoch, Library, NodeId};
-use highwater_engines::{Member, Service, Status};
+use highwater_seam::{Member, Service, Status};
 
 use crate::world::World;
 use crate::world::order::{Order, Voters};

@@ -20,7 +20,7 @@ mod steps;
 mod tables;
 
 use highwater_core::{Library, Registry, TableSpec, Transaction};
-use highwater_engines::sessions;
+use highwater_kit::sessions;
 
 pub use op::{Observed, Op, decode_reply, encode};
 pub use steps::STEPS;

@@ -1,7 +1,7 @@
 //! The tables, and what is asked of them on a quiescent replica.
 
 use highwater_core::{IndexKind, KeyKind, TableId, TableSpec, View};
-use highwater_engines::sessions;
+use highwater_kit::sessions;
 
 use super::op::numbers;
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use highwater_core::Incarnation;
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use super::link::{Channel, Payload};
 

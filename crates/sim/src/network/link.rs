@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use highwater_core::NodeId;
-use highwater_engines::Frame;
+use highwater_seam::Frame;
 
 /// What a connection joins: the controllers of two nodes, or their workers of one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

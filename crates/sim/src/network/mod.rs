@@ -17,7 +17,7 @@ mod partition;
 use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_core::NodeId;
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 pub use connection::Wire;
 pub(crate) use connection::{Connection, InFlight};

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use highwater_core::hooks::Frequency;
-use highwater_engines::{EngineKind, Nanos};
+use highwater_engines::EngineKind;
+use highwater_seam::Nanos;
 
 use super::{
     Busy, Interleaved, Load, Machines, Mix, Plan, Settings, Sizes, Transport, kinds, shows_snapshots,

@@ -1,7 +1,8 @@
 //! Kinds of plans that are not the average with something more: runs of hours, runs whose faults begin at
 //! birth, and runs in which memory ends.
 
-use highwater_engines::{EngineKind, Nanos};
+use highwater_engines::EngineKind;
+use highwater_seam::Nanos;
 
 use super::{MOST_NODES, Machines, Plan, Sizes};
 use crate::faults::{Fault, LASTING, Lack, Part, Scheduled, Step, Victim};

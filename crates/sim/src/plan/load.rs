@@ -1,7 +1,7 @@
 //! What clients ask for in a run.
 
-use highwater_engines::Nanos;
-use highwater_engines::options::MIN_TRANSACTION_BYTES;
+use highwater_seam::Nanos;
+use highwater_seam::options::MIN_TRANSACTION_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::machines::Sizes;

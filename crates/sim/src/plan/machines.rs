@@ -1,6 +1,6 @@
 //! What machines and links of a run can do: bytes take time.
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::network::Wire;

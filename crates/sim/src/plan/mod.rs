@@ -24,8 +24,9 @@ use std::collections::BTreeMap;
 use highwater_core::hooks::Site;
 use highwater_core::level::REHEARSED;
 use highwater_core::{Durability, Incarnation, NodeId};
-use highwater_engines::options::MIN_TRANSACTION_BYTES;
-use highwater_engines::{EngineKind, Nanos, Options};
+use highwater_engines::EngineKind;
+use highwater_seam::options::MIN_TRANSACTION_BYTES;
+use highwater_seam::{Nanos, Options};
 use serde::{Deserialize, Serialize};
 
 use crate::faults::{Fault, Scheduled};
@@ -106,7 +107,7 @@ fn is_zero(number: &u8) -> bool {
 /// The part of the engine's options that a plan draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)] // The fields are those of `highwater_engines::Options`.
+#[allow(missing_docs)] // The fields are those of `highwater_seam::Options`.
 pub struct Settings {
     pub heartbeat: Nanos,
     pub election_timeout: Nanos,

@@ -1,7 +1,7 @@
 //! Turns a drawn plan to the circumstances under which a planted bug can show.
 
 use highwater_core::planted::Circumstance;
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use crate::Plan;
 use crate::faults::{Fault, LASTING, Lack, Part, Scheduled, Step, Victim};

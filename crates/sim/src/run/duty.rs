@@ -18,7 +18,7 @@
 //! cannot take part in more elections than one per timeout either.
 
 use highwater_core::{Library, NodeId};
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use crate::faults::{Hand, memberships, outvotes, sound};
 use crate::network::Channel;

@@ -4,7 +4,7 @@
 //! lead, so that nobody can say that nobody asked.
 
 use highwater_core::NodeId;
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use super::failure::{FailureKind, Verdict};
 use super::stages::Run;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use crate::plan::Plan;
 use crate::units::MS;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use highwater_checker::{Level, Options, check};
 use highwater_core::{NodeId, Timestamp};
-use highwater_engines::rolis::remains::Trust;
+use highwater_engine_rolis::remains::Trust;
 use highwater_store::Digest;
 
 use super::failure::{FailureKind, Verdict};

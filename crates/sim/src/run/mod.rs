@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use crate::house::{Empty, House};
 use crate::isolate::{Broken, isolated};

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use highwater_core::{Level, NodeId};
-use highwater_engines::Nanos;
-use highwater_engines::observer::{EPOCHS, LOSSES, RAISES, TAKEOVERS};
+use highwater_seam::Nanos;
+use highwater_seam::observer::{EPOCHS, LOSSES, RAISES, TAKEOVERS};
 
 use super::duty::Duty;
 use super::failure::{FailureKind, Verdict};
@@ -57,7 +57,7 @@ impl<H: House> Run<H> {
             engine: plan.engine().expect("a plan names an engine"),
             nodes: plan.replicas,
             workers: plan.workers,
-            tune: (move |options: &mut highwater_engines::Options| wanted.tune(options)).into(),
+            tune: (move |options: &mut highwater_seam::Options| wanted.tune(options)).into(),
         };
         let mut world = World::new(options, house.library());
         world.lenient = true;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 /// What a good run did.
 #[derive(Clone, Debug, Default, PartialEq)]

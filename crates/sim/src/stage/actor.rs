@@ -2,7 +2,7 @@
 
 use highwater_core::hooks::Point;
 use highwater_core::{Incarnation, NodeId};
-use highwater_engines::Teller;
+use highwater_seam::Teller;
 
 use crate::network::Channel;
 

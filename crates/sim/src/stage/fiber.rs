@@ -7,7 +7,7 @@ use bytes::Bytes;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
 use highwater_core::{Incarnation, Levels, NodeId, ProcedureId};
-use highwater_engines::{
+use highwater_seam::{
     CheckpointNews, ClientId, ControlOutbox, Controller, Endpoint, Frame, Freshness, LogPosition, Nanos,
     Next, Outbox, Refusal, Request, Session, Token, Worker,
 };

@@ -23,7 +23,7 @@ use std::rc::Rc;
 
 use corosensei::stack::DefaultStack;
 use highwater_core::hooks::{CONTROL, Fact, Point, Simulator, Site};
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use crate::network::Channel;
 use crate::watch::Watch;

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use highwater_core::NodeId;
-use highwater_engines::{EngineKind, Nanos, Token};
+use highwater_engines::EngineKind;
+use highwater_seam::{Nanos, Token};
 
 use crate::network::{Channel, Payload};
 use crate::stage::Why;

@@ -1,6 +1,6 @@
 //! What a worker may hold, whatever the engine.
 
-use highwater_engines::Options;
+use highwater_seam::Options;
 
 /// What a worker may hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

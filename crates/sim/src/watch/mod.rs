@@ -4,15 +4,16 @@
 //! - what a leading worker holds is bounded, and so are a log and what a store takes of the memory;
 //! - no procedure panics.
 //!
-//! What else an engine's replicas must keep together is said by its own rules ([`Engine::rules`](highwater_engines::Engine::rules)).
+//! What else an engine's replicas must keep together is said by its own rules ([`Engine::rules`](highwater_seam::Engine::rules)).
 
 mod limits;
 mod seen;
 
 use highwater_core::NodeId;
 use highwater_core::hooks::Fact;
-use highwater_engines::memory::MemoryStatus;
-use highwater_engines::{EngineKind, Rules, Teller};
+use highwater_engines::EngineKind;
+use highwater_seam::memory::MemoryStatus;
+use highwater_seam::{Rules, Teller};
 
 pub use limits::Limits;
 pub use seen::Seen;

@@ -9,8 +9,8 @@
 use std::sync::{Arc, Weak};
 
 use highwater_core::{Incarnation, Library, NodeId, Timestamp};
-use highwater_engines::LogPosition;
-use highwater_engines::rolis::remains::{Trust, Voter, founding};
+use highwater_engine_rolis::remains::{Trust, Voter, founding};
+use highwater_seam::LogPosition;
 use highwater_store::Store;
 
 use super::World;
@@ -101,7 +101,7 @@ impl<L: Library> World<L> {
 /// Whether a founding keeps the old cluster's id: never.
 #[cfg(feature = "planted")]
 fn keeps_the_id() -> bool {
-    highwater_core::planted::on(&highwater_engines::planted::ClusterIdKept)
+    highwater_core::planted::on(&highwater_seam::planted::ClusterIdKept)
 }
 
 #[cfg(not(feature = "planted"))]

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use highwater_core::{Library, NodeId};
-use highwater_engines::{CheckpointNews, CheckpointOrder, Nanos, Service};
+use highwater_seam::{CheckpointNews, CheckpointOrder, Nanos, Service};
 
 use super::World;
 use super::disk::{Publication, Scan};
@@ -161,7 +161,7 @@ impl<L: Library> World<L> {
 /// Whether a host removes the log that a checkpoint stands for before it is there: never.
 #[cfg(feature = "planted")]
 fn trims_before_published() -> bool {
-    highwater_core::planted::on(&highwater_engines::planted::TrimmedBeforePublished)
+    highwater_core::planted::on(&highwater_seam::planted::TrimmedBeforePublished)
 }
 
 #[cfg(not(feature = "planted"))]

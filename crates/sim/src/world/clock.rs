@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_core::Clock;
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 /// One machine's clocks.
 #[derive(Clone, Debug)]

@@ -99,7 +99,7 @@ impl<L: Library> World<L> {
 /// Whether a node takes damage in the middle of its journal for the end of it: never.
 #[cfg(feature = "planted")]
 pub(super) fn takes_damage_for_the_end() -> bool {
-    highwater_core::planted::on(&highwater_engines::meerkat::planted::DamageCutsShort)
+    highwater_core::planted::on(&highwater_engine_meerkat::planted::DamageCutsShort)
 }
 
 #[cfg(not(feature = "planted"))]

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use highwater_core::{Library, NodeId};
-use highwater_engines::ClientId;
+use highwater_seam::ClientId;
 
 use super::{TURN, World};
 use crate::network::Channel;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use highwater_core::evidence::{Begun, Claim, Found, Start, Starts, Verdict, judge};
 use highwater_core::{Random, Timestamp};
-use highwater_engines::{DiskState, LogPosition, Nanos, Replica, Resume, releasable};
+use highwater_seam::{DiskState, LogPosition, Nanos, Replica, Resume, releasable};
 use highwater_store::{Export, Importer, Store};
 
 use super::event::Event;
@@ -476,7 +476,7 @@ impl Scan {
 /// Whether a host goes on as who it was though its journal is gone: never.
 #[cfg(feature = "planted")]
 fn ignores_lost_names() -> bool {
-    highwater_core::planted::on(&highwater_engines::meerkat::planted::LostNamesIgnored)
+    highwater_core::planted::on(&highwater_engine_meerkat::planted::LostNamesIgnored)
 }
 
 #[cfg(not(feature = "planted"))]

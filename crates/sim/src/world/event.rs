@@ -1,7 +1,7 @@
 //! What happens in a world, once it is due.
 
 use highwater_core::{Incarnation, NodeId};
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use crate::network::{Channel, Link, Payload};
 

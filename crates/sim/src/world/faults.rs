@@ -1,7 +1,7 @@
 //! What befalls processes and connections.
 
 use highwater_core::{Library, NodeId, hooks};
-use highwater_engines::{Controller, Handover, MemberAnswer, MemberChange, Nanos};
+use highwater_seam::{Controller, Handover, MemberAnswer, MemberChange, Nanos};
 
 use super::World;
 use super::event::Event;

@@ -2,7 +2,7 @@
 
 use highwater_core::level::REHEARSED;
 use highwater_core::{Level, Levels, Library, NodeId};
-use highwater_engines::observer::RAISES;
+use highwater_seam::observer::RAISES;
 
 use super::World;
 use crate::network::Link;

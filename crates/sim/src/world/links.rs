@@ -1,7 +1,7 @@
 //! Connections are made and lost; frames travel.
 
 use highwater_core::{Incarnation, Library, NodeId};
-use highwater_engines::{Endpoint, Nanos};
+use highwater_seam::{Endpoint, Nanos};
 
 use super::event::Event;
 use super::{TURN, World};

@@ -40,10 +40,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use highwater_core::hooks::{self, Site};
 use highwater_core::{Durability, Incarnation, Library, NodeId, Outcome, ProcedureId, Timestamp};
-use highwater_engines::options::MIN_TRANSACTION_BYTES;
-use highwater_engines::{
-    ClientId, EngineKind, Freshness, Nanos, Options, Refusal, Replica, Request, Service, Session, Status,
-    Taken, Token,
+use highwater_engines::EngineKind;
+use highwater_seam::options::MIN_TRANSACTION_BYTES;
+use highwater_seam::{
+    ClientId, Freshness, Nanos, Options, Refusal, Replica, Request, Service, Session, Status, Taken, Token,
 };
 
 use crate::network::{Channel, Network};
@@ -113,7 +113,7 @@ pub struct Reply {
     pub token: Token,
     /// How it ended.
     pub outcome: Outcome,
-    /// The moment of which it speaks: see [`Released::at`](highwater_engines::Released::at).
+    /// The moment of which it speaks: see [`Released::at`](highwater_seam::Released::at).
     pub moment: Timestamp,
     /// The reply.
     pub bytes: Vec<u8>,
@@ -405,13 +405,13 @@ impl<L: Library> World<L> {
         at_hand.then(|| replica.workers[usize::from(worker)].ready())
     }
 
-    /// What a worker says to [`released_up_to`](highwater_engines::Worker::released_up_to), if it is [at hand](World::ready).
+    /// What a worker says to [`released_up_to`](highwater_seam::Worker::released_up_to), if it is [at hand](World::ready).
     pub fn released_up_to(&self, of: NodeId, worker: u16) -> Option<Timestamp> {
         self.ready(of, worker)?.ok()?;
         self.replica(of)?.workers[usize::from(worker)].released_up_to()
     }
 
-    /// The answer of a worker to [`waits_for_leader`](highwater_engines::Worker::waits_for_leader), if its process runs and it is not in the middle of a
+    /// The answer of a worker to [`waits_for_leader`](highwater_seam::Worker::waits_for_leader), if its process runs and it is not in the middle of a
     /// turn.
     pub fn waits_for_leader(&self, of: NodeId, worker: u16) -> bool {
         self.replica(of).is_some_and(|replica| replica.workers[usize::from(worker)].waits_for_leader())

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_core::{Incarnation, Level, Levels, NodeId, Speaks};
-use highwater_engines::memory::MemoryStatus;
-use highwater_engines::{
+use highwater_seam::memory::MemoryStatus;
+use highwater_seam::{
     ControlOutbox, Controller, Endpoint, Frame, Nanos, Next, Outbox, Refusal, Replica, Request, Status,
     Taken, Worker,
 };

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use highwater_core::NodeId;
-use highwater_engines::MemberChange;
+use highwater_seam::MemberChange;
 
 /// An order, until everybody knows what became of it.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub(crate) trait Voters {
     fn voters(&self) -> u32;
 }
 
-impl Voters for highwater_engines::Status {
+impl Voters for highwater_seam::Status {
     fn voters(&self) -> u32 {
         self.members.iter().filter(|member| member.voter).fold(0, |all, member| all | 1 << member.node.0)
     }

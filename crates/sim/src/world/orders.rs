@@ -1,7 +1,7 @@
 //! Operators' orders: who shall come, who shall go. Whoever gave one asks until it is done, as `highwater member` does.
 
 use highwater_core::Library;
-use highwater_engines::MemberAnswer;
+use highwater_seam::MemberAnswer;
 
 use super::World;
 use super::order::{Order, Voters};

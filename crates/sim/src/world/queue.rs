@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 /// A queue of events. The heap holds numbers only: events stay where they are until they are due.
 #[derive(Debug)]

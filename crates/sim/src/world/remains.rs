@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use highwater_core::{Library, NodeId, Schema, StreamId, Timestamp};
-use highwater_engines::Resume;
-use highwater_engines::rolis::remains::{Remains, Trust};
+use highwater_engine_rolis::remains::{Remains, Trust};
+use highwater_seam::Resume;
 use highwater_store::{Applier, Importer, Store};
 
 use super::World;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_core::{Clock, Incarnation, Library, NodeId, hooks};
-use highwater_engines::options::MIN_TRANSACTION_BYTES;
-use highwater_engines::{Nanos, Options, Replica, build};
+use highwater_engines::build;
+use highwater_seam::options::MIN_TRANSACTION_BYTES;
+use highwater_seam::{Nanos, Options, Replica};
 use serde::{Deserialize, Serialize};
 
 use super::World;
@@ -225,7 +226,7 @@ impl<L: Library> World<L> {
 /// Whether a node that set its journal aside is who it was if its start ended before its identity said otherwise: never.
 #[cfg(feature = "planted")]
 fn keeps_life_in_between() -> bool {
-    highwater_core::planted::on(&highwater_engines::meerkat::planted::LifeKeptInBetween)
+    highwater_core::planted::on(&highwater_engine_meerkat::planted::LifeKeptInBetween)
 }
 
 #[cfg(not(feature = "planted"))]

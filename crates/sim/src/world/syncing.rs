@@ -1,7 +1,7 @@
 //! Disks at work: what was written is brought down, and whoever wrote it is told.
 
 use highwater_core::{Epoch, Library, NodeId};
-use highwater_engines::{Nanos, Status};
+use highwater_seam::{Nanos, Status};
 
 use super::World;
 use super::event::Event;
@@ -248,7 +248,7 @@ impl<L: Library> World<L> {
 /// Whether a host goes on after a sync that failed: never.
 #[cfg(feature = "planted")]
 fn ignores_failed_syncs() -> bool {
-    highwater_core::planted::on(&highwater_engines::planted::SyncErrorIgnored)
+    highwater_core::planted::on(&highwater_seam::planted::SyncErrorIgnored)
 }
 
 #[cfg(not(feature = "planted"))]
@@ -259,7 +259,7 @@ fn ignores_failed_syncs() -> bool {
 /// Whether a host takes for synced what it had no file to write to: never.
 #[cfg(feature = "planted")]
 fn counts_unopened() -> bool {
-    highwater_core::planted::on(&highwater_engines::planted::UnopenedCounts)
+    highwater_core::planted::on(&highwater_seam::planted::UnopenedCounts)
 }
 
 #[cfg(not(feature = "planted"))]

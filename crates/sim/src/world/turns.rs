@@ -2,7 +2,7 @@
 
 use highwater_core::limits::MAX_FRAME_BODY_BYTES;
 use highwater_core::{Library, NodeId, hooks};
-use highwater_engines::{ControlOutbox, Endpoint, Nanos, Next, Outbox, Refusal, Token};
+use highwater_seam::{ControlOutbox, Endpoint, Nanos, Next, Outbox, Refusal, Token};
 
 use super::event::Event;
 use super::node::{Away, AwayController};

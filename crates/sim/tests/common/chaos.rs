@@ -1,7 +1,7 @@
 //! Faults of every kind at random, all from one seed.
 
 use highwater_core::NodeId;
-use highwater_engines::{Options, Status};
+use highwater_seam::{Options, Status};
 
 use super::{Lists, MS, small, tiny};
 

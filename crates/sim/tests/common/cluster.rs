@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use highwater_core::Library;
-use highwater_engines::Status;
+use highwater_seam::Status;
 use highwater_sim::World;
 
 use super::MS;

@@ -15,7 +15,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_core::{Incarnation, NodeId, Outcome};
-use highwater_engines::{EngineKind, Nanos, Options, Token};
+use highwater_engines::EngineKind;
+use highwater_seam::{Nanos, Options, Token};
 use highwater_sim::{World, WorldOptions};
 
 pub mod chaos;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_core::{NodeId, View};
-use highwater_engines::Nanos;
+use highwater_seam::Nanos;
 
 use super::cluster::{converged, whole};
 use super::library::LISTS;

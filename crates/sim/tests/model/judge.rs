@@ -5,7 +5,7 @@
 
 use highwater_consensus::{Members, Voter};
 use highwater_core::{EntryIndex, Epoch, Incarnation, NodeId, StreamId, Timestamp};
-use highwater_engines::rolis::watermark::{Arrival, OpenClaim, Start, Watermark};
+use highwater_engine_rolis::watermark::{Arrival, OpenClaim, Start, Watermark};
 
 use super::protocol::{Bounds, Mistake};
 use super::state::{Ballot, Entry, STREAMS, State};

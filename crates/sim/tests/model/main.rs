@@ -3,7 +3,7 @@
 //! The simulator draws schedules of the whole product; here *every* schedule of a small protocol is taken: three
 //! replicas, two streams, transactions that all depend on one another, any loss and delay of messages (a partition is
 //! loss for a while), crashes, takeovers that interrupt one another. The marks are computed by the product's own
-//! [`Watermark`](highwater_engines::rolis::watermark::Watermark).
+//! [`Watermark`](highwater_engine_rolis::watermark::Watermark).
 //!
 //! Changes of membership have a model of their own ([`members`]), where marks have no part; and engine Meerkat has one ([`meerkat`]).
 //!

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use highwater_checker::Status;
 use highwater_core::{NodeId, Outcome};
-use highwater_engines::{Nanos, Refusal, Token};
+use highwater_seam::{Nanos, Refusal, Token};
 use highwater_sim::clients::{Journal, Work};
 use highwater_sim::library::{self, Op};
 use highwater_sim::plan::{Busy, Load, Mix};

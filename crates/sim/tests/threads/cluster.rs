@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use highwater_core::{Clock, Epoch, Incarnation, Levels, NodeId, Outcome, ProcedureId};
-use highwater_engines::{
-    ControlOutbox, Controller, Endpoint, EngineKind, Frame, Nanos, Next, Options, Outbox, Refusal, Request,
-    Status, Token, Worker,
+use highwater_engines::EngineKind;
+use highwater_seam::{
+    ControlOutbox, Controller, Endpoint, Frame, Nanos, Next, Options, Outbox, Refusal, Request, Status,
+    Token, Worker,
 };
 use highwater_sim::library::{STEPS, SimLibrary};
 use highwater_store::Store;

@@ -14,7 +14,7 @@ mod cluster;
 
 use highwater_checker::check;
 use highwater_core::NodeId;
-use highwater_engines::Options;
+use highwater_seam::Options;
 use highwater_sim::Random;
 use highwater_sim::library::{self, ACCOUNTS, OPENING};
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use highwater_core::{Library, NodeId, Schema, Timestamp};
 use highwater_disk::{Journal, JournalOptions};
-use highwater_engines::rolis::remains::Moment;
+use highwater_engine_rolis::remains::Moment;
 use highwater_node::storage::DataDirectory;
 use highwater_node::storage::archive::{Archive, FolderPlace, Place, PlaceFile, Source};
 use highwater_node::storage::founding::Founding;

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use highwater_engines::{Counters, Service};
 use highwater_redis::command::{COMMANDS, Opcode};
 use highwater_redis::meter::histogram::Counts;
 use highwater_redis::meter::{Meter, OUTCOMES};
+use highwater_seam::{Counters, Service};
 
 use super::sheet::{Labels, Sheet};
 use crate::admin::protocol::{ElectionReport, StatusReport};

@@ -12,7 +12,7 @@
 use highwater_disk::checkpoint::Manifest;
 use highwater_disk::journal::{SegmentSummary, Summary, segment_name};
 use highwater_disk::{Disk, DiskFile};
-use highwater_engines::LogPosition;
+use highwater_seam::LogPosition;
 use serde_json::json;
 
 use super::super::remains::checkpoints;

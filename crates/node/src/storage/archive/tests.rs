@@ -6,8 +6,8 @@ use highwater_core::{Incarnation, Library, NodeId, Schema, Timestamp};
 use highwater_disk::checkpoint::published;
 use highwater_disk::journal::{MIN_SEGMENT_BYTES, read, read_to_damage};
 use highwater_disk::{Journal, JournalOptions};
-use highwater_engines::LogPosition;
 use highwater_redis::Product;
+use highwater_seam::LogPosition;
 use highwater_store::Store;
 
 use super::super::checkpoint::Preamble;

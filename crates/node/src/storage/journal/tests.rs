@@ -4,7 +4,7 @@ use std::thread::{JoinHandle, Thread, current, park};
 use bytes::Bytes;
 use highwater_disk::simulated::{Fault, SimulatedDisk};
 use highwater_disk::{JournalOptions, journal};
-use highwater_engines::LogPosition;
+use highwater_seam::LogPosition;
 
 use super::*;
 use crate::storage::DataDirectory;

@@ -11,8 +11,9 @@ use std::sync::atomic::AtomicU64;
 use highwater_core::{Clock, Library, Random, Schema, Timestamp};
 use highwater_disk::SimulatedDisk;
 use highwater_disk::journal::MIN_SEGMENT_BYTES;
-use highwater_engines::rolis::remains::founding;
-use highwater_engines::{EngineKind, Options};
+use highwater_engine_rolis::remains::founding;
+use highwater_engines::EngineKind;
+use highwater_seam::options::Options;
 use highwater_store::{Digest, Store};
 
 use super::super::founding::{Founding, write_checkpoint};
@@ -196,7 +197,7 @@ where
     D::File: DiskFile + Send,
 {
     let voters = [0, 1, 2]
-        .map(|node| highwater_engines::rolis::remains::Voter { node: NodeId(node), incarnation: LIFE });
+        .map(|node| highwater_engine_rolis::remains::Voter { node: NodeId(node), incarnation: LIFE });
     let (engine, records) = founding(1, voters.to_vec(), Timestamp(1000));
     let options = JournalOptions { journal: LIFE.0, writers: 2, segment_bytes: MIN_SEGMENT_BYTES };
     let (mut journal, _) = Journal::open(disk.clone(), options, &mut |_| {}).unwrap();

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use highwater_core::{Incarnation, Levels, NodeId, Outcome, ProcedureId, Timestamp};
-use highwater_engines::sessions::Most;
-use highwater_engines::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Token, Worker};
+use highwater_kit::sessions::Most;
 use highwater_redis::endings::SHORT_REPLY_BYTES;
 use highwater_redis::host::Watch;
 use highwater_redis::host::forward::Upstream;
@@ -15,6 +14,7 @@ use highwater_redis::host::token::unpack;
 use highwater_redis::moment::Moment;
 use highwater_redis::request::Framing;
 use highwater_redis::{Door, Procedures, single};
+use highwater_seam::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Token, Worker};
 
 use crate::clock::{Stopwatch, Ticks, unix_ms};
 use crate::config::Io;

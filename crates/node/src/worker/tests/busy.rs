@@ -4,13 +4,13 @@ use std::io::Read;
 use std::net::TcpStream;
 
 use highwater_core::NodeId;
-use highwater_engines::Refusal;
 use highwater_redis::acl::change::News;
 use highwater_redis::glob::TAKEN;
 use highwater_redis::host::forward::message::Ask;
 use highwater_redis::host::forward::{Judged, Upstream};
 use highwater_redis::host::token::{Owner, pack};
 use highwater_redis::host::users::standing;
+use highwater_seam::Refusal;
 
 use super::bench::{Bench, RULES, SECOND, gets, lines};
 use crate::config::Io;

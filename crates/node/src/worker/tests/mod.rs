@@ -9,9 +9,9 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use highwater_core::NodeId;
-use highwater_engines::Refusal;
 use highwater_redis::connection::MAX_UNREAD_BYTES;
 use highwater_redis::moment::Moment;
+use highwater_seam::Refusal;
 
 use bench::{Bench, RULES, SECOND, gets, lines};
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use highwater_core::clock::Ticks;
 use highwater_core::{NodeId, Outcome, Timestamp, planted};
-use highwater_engines::{Frame, Nanos, Refusal, Request, Taken};
+use highwater_seam::{Frame, Nanos, Refusal, Request, Taken};
 
 use super::message::{Ask, Message, decode_keys};
 use super::runs::{Judge, Judged, Runs};

@@ -18,7 +18,7 @@
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use highwater_core::{NodeId, Outcome, ProcedureId, Timestamp};
-use highwater_engines::{Frame, Refusal, Session};
+use highwater_seam::{Frame, Refusal, Session};
 
 use crate::acl::user::owner_of;
 use crate::command::COMMANDS;

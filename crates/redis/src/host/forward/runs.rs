@@ -1,6 +1,6 @@
 //! Engines and what is looked at before they are asked, as far as forwarding needs them.
 
-use highwater_engines::{Nanos, Refusal, Request, Taken, Worker};
+use highwater_seam::{Nanos, Refusal, Request, Taken, Worker};
 
 use super::message::Ask;
 

@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use highwater_core::NodeId;
-use highwater_engines::{Frame, Nanos, Refusal, Request, Taken};
+use highwater_seam::{Frame, Nanos, Refusal, Request, Taken};
 
 use super::message::{Ask, Message, encode_keys};
 use super::runs::{Judge, Judged, Runs};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use highwater_core::{Direction, Transaction};
-use highwater_engines::seam::Refusal;
+use highwater_seam::Refusal;
 
 use super::{Client, bound, line, load, refused_load};
 use crate::endings::COMPILING;

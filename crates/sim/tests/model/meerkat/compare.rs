@@ -1,8 +1,8 @@
 //! What the model states anew is what the product does.
 
 use highwater_core::{IndexKind, KeyKind, Schema, TableSpec, Timestamp};
-use highwater_engines::meerkat::marks::Marks;
-use highwater_engines::meerkat::validate::{unmark, validate};
+use highwater_kit::validation::marks::Marks;
+use highwater_kit::validation::validate::{unmark, validate};
 use highwater_store::{Applier, Latest, Store};
 
 use super::tests::{bounds, intent};

@@ -50,7 +50,7 @@
 //!
 //! Clients that coordinate (`worker/delegates.rs`) go the same ways: `validate`, `consider`, `settle_granted`; their homes end what they leave.
 //!
-//! [`is_closed`]: highwater_engines::meerkat
+//! [`is_closed`]: highwater_engine_meerkat
 //!
 //! Judged in every state ([`judge`]): one outcome per transaction; a committed read saw the newest committed write below its
 //! timestamp; nothing that is over everywhere is under way anywhere; who takes part in a later epoch has installed what committed before; a change of epoch has one result; and, where real time is

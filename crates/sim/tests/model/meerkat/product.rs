@@ -5,12 +5,12 @@ use std::ops::Bound;
 use highwater_core::codec::{put_bytes, put_varint};
 use highwater_core::log::{Key, TxWriter};
 use highwater_core::{TableId, Timestamp};
-use highwater_engines::meerkat::merge::merge;
-use highwater_engines::meerkat::own::{Decision, Phase, Tally};
-use highwater_engines::meerkat::payload::{Payload, Read, put_bound, put_read, put_version};
-use highwater_engines::meerkat::quorum::Quorums;
-use highwater_engines::meerkat::record::Told;
-use highwater_engines::meerkat::safe;
+use highwater_engine_meerkat::merge::merge;
+use highwater_engine_meerkat::safe;
+use highwater_kit::validation::own::{Decision, Phase, Tally};
+use highwater_kit::validation::payload::{Payload, Read, put_bound, put_read, put_version};
+use highwater_kit::validation::quorum::Quorums;
+use highwater_kit::validation::record::Told;
 
 use super::rules::Choices;
 use super::*;

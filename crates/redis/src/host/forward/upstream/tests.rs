@@ -11,7 +11,7 @@ use crate::{Door, Procedures, single};
 use highwater_core::clock::Stopwatch;
 use highwater_core::codec::Reader;
 use highwater_core::{Incarnation, Levels, ProcedureId};
-use highwater_engines::{Endpoint, Next, Outbox, Worker};
+use highwater_seam::{Endpoint, Next, Outbox, Worker};
 
 const ELSEWHERE: Result<(), Refusal> = Err(Refusal::NotServing { ask: Some(NodeId(1)) });
 const OTHER: Result<(), Refusal> = Err(Refusal::NotServing { ask: Some(NodeId(2)) });
@@ -101,7 +101,7 @@ fn what_the_old_leader_answers_counts_and_what_it_refuses_is_asked_of_the_new_on
 }
 
 /// Answers so, in turn.
-struct Engine(VecDeque<Result<Taken, Refusal>>, Vec<highwater_engines::Token>, Vec<Vec<u8>>);
+struct Engine(VecDeque<Result<Taken, Refusal>>, Vec<highwater_seam::Token>, Vec<Vec<u8>>);
 
 impl Worker for Engine {
     fn ready(&self) -> Result<(), Refusal> {

@@ -1,0 +1,488 @@
+//! The coordinator of this worker's own transactions: sections 5.2.1 and 5.2.2 of the paper.
+
+use std::sync::atomic::Ordering;
+
+use highwater_core::{NodeId, Outcome, Timestamp, hooks, planted};
+use highwater_kit::validation::lanes::Retry;
+use highwater_kit::validation::marks::InTheWay;
+use highwater_kit::validation::message::{About, Message};
+use highwater_kit::validation::own::{Asked, Decision, Joined, Own, Phase, Vote, bit};
+use highwater_kit::validation::payload::Payload;
+use highwater_kit::validation::quorum::Quorums;
+use highwater_kit::validation::record::Told;
+use highwater_kit::validation::validate::validate;
+use highwater_seam::{Counters, Nanos, Request};
+
+use super::MeerkatWorker;
+use super::ripen::STANDS_STILL_PACE;
+use super::together::{Behind, Ran};
+use crate::facts::Found;
+use crate::journal::Waits;
+use crate::shared::Seat;
+
+/// No answer is waited for longer than so many timeouts before it is asked for again.
+pub(super) const MOST_TIMEOUTS: u64 = 16;
+/// So far ahead of its clock a coordinator proposes, in ticks, because its own replica was past it already.
+const MOST_AT_HOME: u64 = 4096;
+/// No clock moves by more in a nanosecond, but by leaps.
+const FASTEST: u64 = 8;
+/// One that moves by less than one part in so many of a nanosecond for each stands still: what it shows it was told by others.
+const SLOWEST: u64 = 64;
+/// By how much clocks move that are read and not looked at for time: the simulator's.
+const BY_READING: u64 = 1 << 16;
+/// Attempts before one is proposed ahead of the clock where real time is not promised.
+const MARGIN_AFTER: u32 = 3;
+/// The shortest time in which a reply may be expected.
+const LEAST_PATIENCE: Nanos = 1_000_000;
+
+impl MeerkatWorker {
+    /// Takes a request: the first attempt.
+    pub(super) fn begin_own(&mut self, now: Nanos, request: &Request<'_>) {
+        self.attempt(now, Asked::of(now, request), Timestamp::ZERO);
+    }
+
+    /// Executes it, and proposes it to the replicas.
+    pub(super) fn attempt(&mut self, now: Nanos, mut asked: Asked, hint: Timestamp) {
+        (asked.attempts, asked.held) = (asked.attempts + 1, false);
+        self.tx.set_as_of(self.as_of);
+        self.tx.set_room(self.cell_room());
+        self.tx.refuse_writes(self.shared.disk_full.load(Ordering::Relaxed));
+        let Some(Ran { outcome, reply, joined }) = self.run_all(&asked) else {
+            return self.put_off(now, asked, hint);
+        };
+        let hint = joined.iter().fold(hint, |hint, behind| hint.max(behind.hint));
+        let size = self.tx.size();
+        let usual = if self.shared.strict { self.lead.ticks(now, size) } else { 0 };
+        let lead = usual.max(if self.shared.strict { asked.lead } else { self.margin(asked.attempts) });
+        let advanced = self.shared.clock.advanced_by();
+        let above = self.tx.seen().max(hint);
+        // What one transaction needs says nothing of the others.
+        let ts = if lead > usual { self.stamps.ahead(above, lead) } else { self.stamps.next(above, lead) };
+        assert!(self.as_of < ts, "what is over everywhere by now is below {ts}");
+        let payload = self.tx.end(ts);
+        Counters::add(&self.counters.executed, 1 + joined.len() as u64);
+        asked.reads = payload.only_reads();
+        if joined.is_empty() {
+            asked = asked.wants(&payload);
+        }
+        if !asked.waited && self.owns.lanes.is_crowded(now, &asked) {
+            // Who comes new waits behind those that want the same, and is no attempt: it would be in their way.
+            (asked.attempts, asked.waited) = (asked.attempts - 1, true);
+            return self.owns.lanes.put_off(Retry { at: now, asked, hint }, false);
+        }
+        asked.waited = true;
+        self.announce_pending(now);
+        let looked = self.look(ts, &payload);
+        if let Err(Vote { late, hint: way, .. }) = looked {
+            // What is refused at home needs a second round, if it can commit at all: nobody else is asked, and nothing is left behind.
+            if late {
+                // The clock goes on between two looks.
+                let needed = (2 * self.needed(ts, (lead, advanced), way) + 2).min(MOST_AT_HOME);
+                // Once that is no attempt: nobody but this replica's clock was in the way.
+                asked.attempts -= u32::from(asked.lead == 0);
+                asked.lead = self.lead.late(now, size, needed, MOST_AT_HOME);
+            }
+            let hint = hint.max(way);
+            self.put_back(now, joined, hint);
+            if !late && self.marks.is_writer(asked.lane, way) {
+                Counters::add(&self.counters.conflicts, 1);
+                (asked.attempts, asked.held) = (asked.attempts - 1, true);
+                return self.look_soon(now, asked, hint);
+            }
+            return self.put_off(now, asked, hint);
+        }
+        Counters::add(&self.counters.log_bytes, payload.len() as u64);
+        self.outcomes.open(ts);
+        let record = self.records.entry(now, self.me, ts);
+        record.payload = Some(payload.clone());
+        self.records.add_bytes(payload.len());
+        let vote = self.found(now, self.me, ts, looked);
+        let own = Own {
+            asked,
+            outcome,
+            reply,
+            payload: payload.clone(),
+            valid: 0,
+            invalid: 0,
+            hint: Timestamp::ZERO,
+            lead: (if self.shared.strict { lead } else { 0 }, advanced),
+            phase: Phase::Validating,
+            since: now,
+            again: (now + self.ask_after(0), 0),
+            counts: false,
+            joined: joined.into_iter().map(|behind| behind.joined).collect(),
+        };
+        self.owns.add(ts, own);
+        self.post.for_all(&Message { ts, about: About::Validate { payload } });
+        if let Some(Vote { valid, late, hint }) = vote {
+            self.vouch(now, self.me, Message { ts, about: About::Vote { valid, late, hint } });
+        }
+    }
+
+    /// What this replica says to a transaction that has a record with a payload, once and for all; `None`: not yet.
+    pub(super) fn vote(&mut self, now: Nanos, node: NodeId, ts: Timestamp) -> Option<Vote> {
+        let record = self.records.entry(now, node, ts);
+        if let Some(valid) = record.valid {
+            return (!record.withheld).then_some(Vote { valid, ..Vote::VALID });
+        }
+        let payload = record.payload.clone().expect("a transaction that is validated has a payload");
+        self.announce_pending(now);
+        let looked = self.look(ts, &payload);
+        self.found(now, node, ts, looked)
+    }
+
+    /// Whether a transaction can stand here: if so it is marked. Else why not.
+    fn look(&mut self, ts: Timestamp, payload: &Payload) -> Result<(), Vote> {
+        self.latest = self.latest.max(ts);
+        if let Some(hint) = self.is_late(ts) {
+            Counters::add(&self.cell().too_late, 1);
+            return Err(Vote { valid: false, late: true, hint });
+        }
+        let valid = validate(&self.marks, self.tx.latest(), payload, ts);
+        if valid.is_err() {
+            Counters::add(&self.cell().in_the_way, 1);
+        }
+        valid.map_err(|InTheWay(hint)| Vote { valid: false, late: false, hint })
+    }
+
+    /// What was found goes into the record, for good.
+    fn found(&mut self, now: Nanos, node: NodeId, ts: Timestamp, looked: Result<(), Vote>) -> Option<Vote> {
+        let withheld = looked.is_ok() && self.shared.strict;
+        if let Some(Seat { epoch, .. }) = self.seat.as_ref().filter(|_| looked.is_ok()) {
+            hooks::tell_own(|| Found { epoch: *epoch, ts });
+        }
+        let record = self.records.entry(now, node, ts);
+        record.valid = Some(looked.is_ok());
+        (record.marked, record.withheld) = (looked.is_ok(), withheld);
+        if withheld {
+            self.unripe.insert(ts, now);
+            return None;
+        }
+        if looked.is_ok() {
+            self.note(now, node, Told { valid: Some(true), ..Told::of(ts) });
+        }
+        Some(looked.err().unwrap_or(Vote::VALID))
+    }
+
+    /// Bytes by which a transaction may make the store grow.
+    fn cell_room(&self) -> u64 {
+        self.shared.room.load(Ordering::Relaxed)
+    }
+
+    /// How long a reply may take before no more are expected, and it is asked again.
+    pub(super) fn patience(&self) -> Nanos {
+        (4 * self.answer_time).clamp(LEAST_PATIENCE, self.beat().max(LEAST_PATIENCE))
+    }
+
+    fn quorums(&self) -> Quorums {
+        let quorums = self.shared.quorums;
+        if planted!(MajorityIsFast) { Quorums { fast: quorums.majority, ..quorums } } else { quorums }
+    }
+
+    /// A replica has said whether it found a transaction of this worker's valid.
+    pub(super) fn on_vote(&mut self, now: Nanos, from: NodeId, ts: Timestamp, vote: Vote) {
+        self.count(now, from, ts, vote);
+        self.decide(now, ts, false);
+    }
+
+    fn count(&mut self, now: Nanos, from: NodeId, ts: Timestamp, vote: Vote) {
+        let Some(own) = self.owns.all.get_mut(&ts) else { return };
+        if vote.valid {
+            own.valid |= bit(from);
+        } else {
+            own.invalid |= bit(from);
+            own.hint = own.hint.max(vote.hint);
+        }
+        assert!(own.valid & own.invalid == 0, "a replica votes once on {ts}");
+        if vote.late {
+            let (lead, since, bytes) = (own.lead, own.since, own.payload.len());
+            self.learn_lead(now, ts, (lead, since, bytes), vote.hint);
+        }
+    }
+
+    /// A transaction, proposed `since` then, came too late to a replica whose clock showed `shown`.
+    fn learn_lead(
+        &mut self,
+        now: Nanos,
+        ts: Timestamp,
+        proposed: ((u64, u64), Nanos, usize),
+        shown: Timestamp,
+    ) {
+        let needed = self.lead_for(now, ts, proposed, shown);
+        if let Some(own) = self.owns.all.get(&ts) {
+            // Marks stand for as long as it is ahead. What was cut off once does not take as long again, as a rule.
+            let most = self.most_lead(own.asked.attempts);
+            let own = self.owns.all.get_mut(&ts).expect("it was just there");
+            own.asked.lead = own.asked.lead.max(needed.min(most));
+        }
+    }
+
+    /// Without a promise of real time: how far ahead of its clock one is proposed that was refused again and again, in ticks. Others may read what it
+    /// writes all the time, at timestamps that are as late as their clocks when it arrives: it has to be later than those, by a round trip or two.
+    fn margin(&self, attempts: u32) -> u64 {
+        let (.., pace) = self.pace;
+        let ticks = |time: Nanos| self.shared.layout.ticks(time.saturating_mul(pace) / 1000);
+        match attempts.checked_sub(MARGIN_AFTER) {
+            Some(more) => {
+                (ticks(self.round_trip) << more.min(10)).min(ticks(self.shared.options.election_timeout))
+            }
+            None => 0,
+        }
+    }
+
+    /// How far ahead a transaction is proposed at most, after so many attempts, in ticks: half as long as others wait for a coordinator, and twice as
+    /// far each time.
+    fn most_lead(&self, attempts: u32) -> u64 {
+        let (.., pace) = self.pace;
+        let units = self.shared.options.election_timeout.saturating_mul(pace) / 1000;
+        (self.shared.layout.ticks(units) << attempts.saturating_sub(1).min(6)).max(MOST_AT_HOME)
+    }
+
+    /// The same: how far ahead it would have had to be, in ticks.
+    pub(super) fn lead_for(
+        &mut self,
+        now: Nanos,
+        ts: Timestamp,
+        (mut lead, since, bytes): ((u64, u64), Nanos, usize),
+        shown: Timestamp,
+    ) -> u64 {
+        // What this node's clock shows of its time, and so of some round trips. One that leapt meanwhile says nothing of that.
+        let (layout, elapsed) = (self.shared.layout, now.saturating_sub(since));
+        let shows = self.shared.clock.now();
+        let mut took = self.needed(ts, lead, shows);
+        // One that stands still moves by what others tell alone: that is its pace, and nothing that is made up for.
+        if took.saturating_sub(lead.0) < layout.ticks(elapsed / SLOWEST) {
+            lead.1 = self.shared.clock.advanced_by();
+            took = self.needed(ts, lead, shows);
+        }
+        let took = took.min(layout.ticks(FASTEST.saturating_mul(elapsed) + BY_READING));
+        let most = took.saturating_mul(4 * self.round_trip) / elapsed.max(1);
+        // It had come by now: whatever clocks show, it did not take longer.
+        let needed = self.needed(ts, lead, shown).min(took);
+        self.lead.late(now, bytes, needed, most)
+    }
+
+    /// From the proposal of `ts`, `lead` ticks ahead, to the moment at which a clock showed `shown`, in ticks; so far as this node's own clock
+    /// was advanced meanwhile it was behind that one, and is not any more: the frame that told `shown` told the sender's clock, too.
+    fn needed(&self, ts: Timestamp, (lead, advanced): (u64, u64), shown: Timestamp) -> u64 {
+        let (layout, clock) = (self.shared.layout, &self.shared.clock);
+        let since = layout.ticks(clock.advanced_by().saturating_sub(advanced));
+        (lead + layout.ticks_between(ts, shown)).saturating_sub(layout.ticks_between(shown, ts) + since)
+    }
+
+    /// How long a transaction took, without the time for which it had to be ahead of the clock.
+    pub(super) fn round_trip_of(&self, ts: Timestamp, lead: (u64, u64), took: Nanos) -> Nanos {
+        if lead.0 == 0 {
+            return took;
+        }
+        let ticks = self.needed(ts, lead, self.shared.clock.now()).max(1);
+        (u128::from(took) * u128::from(ticks.saturating_sub(lead.0)) / u128::from(ticks)) as Nanos
+    }
+
+    /// What follows from what is known of a transaction of this worker's. `late`: no more is expected.
+    pub(super) fn decide(&mut self, now: Nanos, ts: Timestamp, late: bool) {
+        let (quorums, reachable) = (self.quorums(), self.reachable());
+        let Some(own) = self.owns.all.get_mut(&ts) else { return };
+        let late = late || own.voted() & reachable == reachable;
+        match own.decide(quorums, late) {
+            Decision::Wait => {}
+            Decision::Settle { commit, fast } => {
+                let most = self.shared.options.election_timeout;
+                let (lead, since) = (own.lead, own.since);
+                let whole = now.saturating_sub(since).min(most);
+                // What is refused is refused when it arrives: nobody waited until its time had come. Taken for the rest of a longer time, round trips would
+                // seem ever shorter to whoever comes too late, and leads are bounded by them.
+                let took = if commit { self.round_trip_of(ts, lead, whole) } else { whole };
+                self.answer_time = (7 * self.answer_time + whole.max(1)) / 8;
+                self.round_trip = (7 * self.round_trip + took.max(1)) / 8;
+                let cell = self.cell();
+                let path = if fast { &cell.fast } else { &cell.slow };
+                Counters::add(path, 1);
+                self.settle(now, ts, commit, None);
+            }
+            Decision::Propose { commit } => self.propose(now, ts, commit),
+        }
+    }
+
+    /// The slow path: in view 0 the coordinator is the only proposer.
+    fn propose(&mut self, now: Nanos, ts: Timestamp, commit: bool) {
+        assert!(!self.delegates.has_granted(ts), "{ts} is a client's: nobody else proposes in view 0");
+        let accepted = self.accept(now, self.me, ts, 0, commit);
+        let after = self.ask_after(0);
+        let own = self.owns.all.get_mut(&ts).expect("it is under way");
+        if accepted.is_err() {
+            own.phase = Phase::Overtaken;
+            return;
+        }
+        own.phase = Phase::Accepting { commit, by: 0 };
+        (own.since, own.again) = (now, (now + after, 0));
+        self.post.for_all(&Message { ts, about: About::Accept { view: 0, commit, payload: None } });
+        self.vouch(now, self.me, Message { ts, about: About::Accepted { view: 0 } });
+    }
+
+    /// A replica has accepted what this worker proposed.
+    pub(super) fn on_accepted(&mut self, now: Nanos, from: NodeId, ts: Timestamp) {
+        let Some(own) = self.owns.all.get_mut(&ts) else { return };
+        if let Phase::Accepting { by, .. } = &mut own.phase {
+            *by |= bit(from);
+            self.decide(now, ts, false);
+        }
+    }
+
+    /// A replica has promised a later view to a backup coordinator.
+    pub(super) fn on_overtaken(&mut self, ts: Timestamp) {
+        if let Some(own) = self.owns.all.get_mut(&ts) {
+            own.phase = Phase::Overtaken;
+        }
+    }
+
+    /// It is decided, by this worker, by the client that has the stamp, or by a backup coordinator, who may say what it writes.
+    pub(super) fn settle(&mut self, now: Nanos, ts: Timestamp, commit: bool, payload: Option<Payload>) {
+        if self.delegates.has_granted(ts) {
+            return self.settle_granted(now, ts, commit, (payload, 0));
+        }
+        if !self.owns.all.contains_key(&ts) {
+            return;
+        }
+        // Before it is removed: its own lane goes on by itself, or rests.
+        self.conclude(now, self.me, ts, commit, None);
+        let rest = (now + self.answer_time * 3 / 2, now + self.answer_time / 8);
+        let own = self.owns.remove(ts, commit, rest).expect("it was just there");
+        if commit && !own.counts && !own.asked.reads {
+            self.wake_lane(now, own.asked.lane);
+        }
+        self.push_outcome(now, ts, commit, (own.payload.clone(), own.voted()));
+        self.end(now, own, commit);
+    }
+
+    /// Tells all replicas, and remembers it until they have heard.
+    pub(super) fn push_outcome(
+        &mut self,
+        now: Nanos,
+        ts: Timestamp,
+        commit: bool,
+        (payload, known): (Payload, u32),
+    ) {
+        self.outcomes.push(ts, commit, payload, known);
+        if self.journal.is_sync() {
+            self.wait(now, Waits::Heard(self.me, self.outcomes.last()));
+        }
+    }
+
+    /// Tells the client, or tries again.
+    pub(super) fn end(&mut self, now: Nanos, own: Own, commit: bool) {
+        let Own { asked, outcome, reply, hint, joined, .. } = own;
+        if !commit {
+            Counters::add(&self.cell().aborted, 1);
+            let tried = |joined: Joined| {
+                let asked = Asked { attempts: joined.asked.attempts + 1, ..joined.asked };
+                Behind { joined: Joined { asked, ..joined }, hint }
+            };
+            self.put_back(now, joined.into_iter().map(tried).collect(), hint);
+            return self.put_off(now, asked, hint);
+        }
+        let done = outcome == Outcome::Committed;
+        let counter = if done { &self.counters.committed } else { &self.counters.rolled_back };
+        Counters::add(counter, 1);
+        self.done.reply(asked.token, outcome, &reply);
+        for Joined { asked, reply } in joined {
+            Counters::add(&self.counters.committed, 1);
+            self.done.reply(asked.token, Outcome::Committed, &reply);
+        }
+    }
+
+    /// An attempt came to nothing: another one, later, unless there were too many.
+    fn put_off(&mut self, now: Nanos, asked: Asked, hint: Timestamp) {
+        Counters::add(&self.counters.conflicts, 1);
+        // Marks of what is ahead of its time stand until that has come.
+        let marked = if self.shared.strict { self.answer_time } else { self.round_trip };
+        let Some(at) = asked.again(now, &self.shared.options, marked, &mut self.random) else {
+            return self.done.reply(asked.token, Outcome::Conflict, &[]);
+        };
+        let at = at.max(self.time_of(now, hint));
+        self.owns.lanes.put_off(Retry { at, asked, hint }, true);
+    }
+
+    /// One that was refused at home for a transaction that is about to end: nobody was asked, and it is no attempt.
+    pub(super) fn look_soon(&mut self, now: Nanos, asked: Asked, hint: Timestamp) {
+        let Some(at) = asked.soon(now, &self.shared.options, self.answer_time, &mut self.random) else {
+            return self.put_off(now, asked, hint);
+        };
+        let at = at.max(self.time_of(now, hint));
+        self.owns.lanes.put_off(Retry { at, asked, hint }, true);
+    }
+
+    /// Whatever was in the way of one transaction may be ahead of its time. This one waits until that has come, and no other transaction is proposed above
+    /// it for that: whoever meets those would be ahead as well. Where real time is not promised nobody waits, and all are above it from here on; nor where
+    /// the clock stands still.
+    fn time_of(&mut self, now: Nanos, hint: Timestamp) -> Nanos {
+        self.look_at_pace(now);
+        let (.., pace) = self.pace;
+        if !self.shared.strict || pace <= STANDS_STILL_PACE {
+            self.stamps.observe(hint);
+            // Clocks drift apart within an epoch: who is behind goes on from what it was refused for.
+            self.shared.clock.advance_past(hint);
+            return now;
+        }
+        let left = 1000 * hint.0.saturating_sub(self.shared.clock.now().0).min(1 << 40) / pace;
+        now + left.min(2 * self.shared.options.election_timeout)
+    }
+
+    /// Requests that have waited for too long end, whatever they wait for.
+    pub(super) fn end_waiting(&mut self, now: Nanos) {
+        while let Some(retry) = self.owns.take_over(now, &self.shared.options) {
+            self.done.reply(retry.asked.token, Outcome::Conflict, &[]);
+        }
+    }
+
+    /// Those that have waited long enough go the slow path.
+    pub(super) fn decide_late(&mut self, now: Nanos) {
+        if self.working().is_none() {
+            return;
+        }
+        let patience = self.patience();
+        let late = |own: &Own| own.phase == Phase::Validating && own.since + patience <= now;
+        let late: Vec<_> = self.owns.all.iter().filter(|(_, own)| late(own)).map(|(ts, _)| *ts).collect();
+        late.into_iter().for_each(|ts| self.decide(now, ts, true));
+    }
+
+    /// How long an answer may take before it is asked for again, for the `times`th time: frames are lost with connections only, as a
+    /// rule, and on a slow wire whoever asks again makes it slower.
+    pub(super) fn ask_after(&self, times: u32) -> Nanos {
+        let most = MOST_TIMEOUTS * self.shared.options.election_timeout;
+        (self.beat().max(8 * self.round_trip) << times.min(8)).min(most)
+    }
+
+    /// Asks those again who did not answer.
+    pub(super) fn ask_again(&mut self, now: Nanos) {
+        let reachable = self.reachable();
+        let due: Vec<Timestamp> =
+            self.owns.all.iter().filter(|(_, own)| own.again.0 <= now).map(|(ts, _)| *ts).collect();
+        for ts in due {
+            let after = self.owns.all.get(&ts).map_or(0, |own| self.ask_after(own.again.1 + 1));
+            let Some(own) = self.owns.all.get_mut(&ts) else { continue };
+            own.again = (now + after, own.again.1 + 1);
+            let validate = || About::Validate { payload: own.payload.clone() };
+            let (silent, about) = match own.phase {
+                Phase::Validating => (reachable & !own.voted(), validate()),
+                Phase::Accepting { commit, by } => {
+                    (reachable & !by, About::Accept { view: 0, commit, payload: None })
+                }
+                // Whoever knows says what became of it. Nothing more is proposed in view 0.
+                Phase::Overtaken => (reachable, validate()),
+            };
+            let message = Message { ts, about };
+            for node in (0..self.shared.options.nodes).map(NodeId).filter(|node| *node != self.me) {
+                if silent & bit(node) != 0 {
+                    self.post.for_one(node, &message);
+                }
+            }
+        }
+    }
+
+    /// The connection to a replica is new: what it was asked may be lost.
+    pub(super) fn ask_soon(&mut self, now: Nanos) {
+        let soon = now + self.beat();
+        self.owns.all.values_mut().for_each(|own| own.again = (own.again.0.min(soon), 0));
+    }
+}

@@ -1,0 +1,458 @@
+//! Where a simulator steps into Rolis, and what planted bugs would change: all of it in this file, under names, so that the
+//! code that calls them reads on. Outside a simulator, and without the feature `planted`, nothing is left of any of them
+//! but a load of a flag ([`highwater_core::hooks`], [`highwater_core::planted`]).
+
+use bytes::Bytes;
+use highwater_consensus::Voter;
+use highwater_core::hooks::{self, CONTROL, Fact, Frequency, Point, Site};
+use highwater_core::{EntryIndex, Epoch, Incarnation, Level, NodeId, StreamId, Timestamp, planted};
+
+use super::facts::RolisFact;
+
+// ---- interruptions: between two steps others may get a turn ----
+
+/// A worker is no longer quiet, and has not drawn a timestamp since.
+#[inline(always)]
+pub fn unquiet() {
+    hooks::point(Point::new("Unquiet"));
+}
+
+/// A transaction is committed in the store; its reply does not wait yet.
+#[inline(always)]
+pub fn committed() {
+    hooks::point(Point::new("Committed"));
+}
+
+/// An entry's closing timestamp is taken, its claims are not.
+#[inline(always)]
+pub fn closing() {
+    hooks::point(Point::new("Seal"));
+}
+
+/// A decided entry is about to be looked at.
+#[inline(always)]
+pub fn looks() {
+    hooks::point(Point::new("Look"));
+}
+
+/// A snapshot's timestamp is chosen, but not pinned yet.
+#[inline(always)]
+pub fn pins() {
+    hooks::point(Point::new("Pin"));
+}
+
+/// Tombstones are about to be unlinked.
+#[inline(always)]
+pub fn collects() {
+    hooks::point(Point::new("Collect"));
+}
+
+/// A controller is about to take its next step.
+#[inline(always)]
+pub fn controls() {
+    hooks::point(CONTROL);
+}
+
+/// Somebody waits for another worker; whether that is a simulated one, which runs on the same thread.
+#[inline(always)]
+pub fn simulated() -> bool {
+    hooks::simulated()
+}
+
+/// Lets other workers run.
+#[inline(always)]
+pub fn waits() {
+    hooks::wait();
+}
+
+// ---- rare choices: legal, each for the reason given ----
+
+const SEAL_EARLY: Site = Site::new("SealEarly");
+const SEAL_LATE: Site = Site::new("SealLate");
+const LOOK_LATER: Site = Site::new("LookLater");
+const APPLY_LITTLE: Site = Site::new("ApplyLittle");
+const SEND_LATER: Site = Site::new("SendLater");
+const BUSY: Site = Site::new("Busy");
+const STEP_DOWN: Site = Site::new("StepDown").made(Frequency::Seldom);
+const OLD_STATUS: Site = Site::new("OldStatus");
+const TRIM_EARLY: Site = Site::new("TrimEarly");
+const HAND_OVER: Site = Site::new("HandOver").made(Frequency::Seldom);
+const PUT_OFF: Site = Site::new("PutOff");
+const HEAR_LATE: Site = Site::new("HearLate");
+
+/// Every choice that a replica may get to. Plans are drawn in this order: in another one, each seed means another run.
+#[cfg(not(loom))]
+pub const SITES: &[Site] = &[
+    SEAL_EARLY,
+    SEAL_LATE,
+    LOOK_LATER,
+    APPLY_LITTLE,
+    SEND_LATER,
+    highwater_store::hooks::CONFLICT,
+    BUSY,
+    highwater_consensus::hooks::ASK_EARLY,
+    highwater_consensus::hooks::SKIP_PRE_VOTE,
+    STEP_DOWN,
+    OLD_STATUS,
+    TRIM_EARLY,
+    highwater_kit::copy::hooks::REFUSE_COPY,
+    highwater_kit::copy::hooks::SMALL_CHUNK,
+    HAND_OVER,
+    highwater_consensus::hooks::NO_ANSWER,
+    PUT_OFF,
+    HEAR_LATE,
+];
+
+/// A request is refused for want of room: a client must bear it at any time.
+#[inline(always)]
+pub fn is_busy() -> bool {
+    hooks::buggify(BUSY)
+}
+
+/// A request is put off as if it had met conflicts in all its attempts: a host must bear it at any time.
+#[inline(always)]
+pub fn puts_off() -> bool {
+    hooks::buggify(PUT_OFF)
+}
+
+/// A controller looks at what its workers told, and at all that was told behind it, in another turn: it might have come later, and by then be
+/// about something that was replaced.
+#[inline(always)]
+pub fn hears_late() -> bool {
+    hooks::buggify(HEAR_LATE)
+}
+
+/// An entry is sealed sooner than it had to be: when to seal is a matter of speed.
+#[inline(always)]
+pub fn seals_early() -> bool {
+    hooks::buggify(SEAL_EARLY)
+}
+
+/// An entry that is due stays open: while something is open the next turn comes at once.
+#[inline(always)]
+pub fn seals_late() -> bool {
+    hooks::buggify(SEAL_LATE)
+}
+
+/// A decided entry is looked at in another turn: a mark may lag.
+#[inline(always)]
+pub fn looks_later() -> bool {
+    hooks::buggify(LOOK_LATER)
+}
+
+/// A turn applies next to nothing: how much it does is a matter of latency.
+#[inline(always)]
+pub fn applies_little() -> bool {
+    hooks::buggify(APPLY_LITTLE)
+}
+
+/// Decided entries go at once: what is kept is a service to those who lag, and they copy the state without it.
+#[inline(always)]
+pub fn trims_early() -> bool {
+    hooks::buggify(TRIM_EARLY)
+}
+
+/// Frames leave in another turn: the network might as well have been slower.
+#[inline(always)]
+pub fn sends_later() -> bool {
+    hooks::buggify(SEND_LATER)
+}
+
+/// Figures stay old: they are for people and reports.
+#[inline(always)]
+pub fn status_stays_old() -> bool {
+    hooks::buggify(OLD_STATUS)
+}
+
+/// A leader gives its lead up, as if its heartbeats were lost for a while.
+#[inline(always)]
+pub fn steps_down() -> bool {
+    hooks::buggify(STEP_DOWN)
+}
+
+/// A leader hands its lead over, as if an operator had asked for it.
+#[inline(always)]
+pub fn hands_over_unasked() -> bool {
+    hooks::buggify(HAND_OVER)
+}
+
+// ---- facts, for an observer of all nodes ----
+
+/// This entry is decided.
+#[inline(always)]
+pub fn decided(stream: StreamId, index: EntryIndex, entry: &Bytes) {
+    hooks::tell_own(|| RolisFact::Decided { stream, index, entry: entry.clone() });
+}
+
+/// This node was elected, and begins to take over.
+pub fn takes_over(epoch: Epoch) {
+    hooks::tell_own(|| RolisFact::TakesOver(epoch));
+}
+
+/// This node was elected by all voters, because too few remember everything.
+pub fn loses(epoch: Epoch) {
+    hooks::tell_own(|| RolisFact::Loses(epoch));
+}
+
+/// This node opens the epoch.
+pub fn leads(epoch: Epoch) {
+    hooks::tell_own(|| RolisFact::Leads(epoch));
+}
+
+/// The mark of an epoch that has not ended here.
+#[inline(always)]
+pub fn mark(epoch: Epoch, mark: Timestamp) {
+    hooks::tell_own(|| RolisFact::Mark(epoch, mark));
+}
+
+/// The final mark of an epoch that has ended here.
+pub fn final_mark(epoch: Epoch, mark: Timestamp) {
+    hooks::tell_own(|| RolisFact::Final(epoch, mark));
+}
+
+/// This node gives its lead up.
+pub fn gives_up() {
+    hooks::tell_own(|| RolisFact::GivesUp);
+}
+
+/// A worker that leads takes a request.
+#[inline(always)]
+pub fn takes() {
+    hooks::tell_own(|| RolisFact::Takes);
+}
+
+/// This leader tells another node to stand: everything it executed is released.
+pub fn hands_over() {
+    hooks::tell_own(|| RolisFact::HandsOver);
+}
+
+/// It leads on instead.
+pub fn takes_back() {
+    hooks::tell_own(|| RolisFact::TakesBack);
+}
+
+/// The lead is lost with so many replies that nobody can give.
+pub fn leaves_unknown(replies: usize) {
+    hooks::tell_own(|| RolisFact::LeavesUnknown(replies));
+}
+
+/// The marks known here are forgotten: a copied state takes their place.
+pub fn restarted() {
+    hooks::tell_own(|| RolisFact::Restarted);
+}
+
+/// The result of the transaction at this timestamp leaves a leader.
+#[inline(always)]
+pub fn released(ts: Timestamp) {
+    hooks::tell_own(|| RolisFact::Released(ts));
+}
+
+/// Everything of a stream up to this timestamp of the epoch is installed from the log.
+#[inline(always)]
+pub fn applied(epoch: Epoch, stream: StreamId, upto: Timestamp) {
+    hooks::tell_own(|| RolisFact::Applied(epoch, stream, upto));
+}
+
+/// A node is connected, in this life if it counts, and reads up to this level.
+pub fn hears_levels(node: NodeId, incarnation: Option<Incarnation>, newest: Level) {
+    if let Some(incarnation) = incarnation {
+        hooks::tell_own(|| RolisFact::HearsLevels(Voter { node, incarnation }, newest));
+    }
+}
+
+/// This leader of these voters raises the level in use.
+pub fn raises(level: Level, voters: Vec<Voter>) {
+    hooks::tell_own(|| RolisFact::Raises(level, voters));
+}
+
+/// An entry arrived of a level above what this node said that it reads.
+pub fn unreadable(level: Level) {
+    hooks::tell_own(|| RolisFact::Unreadable(level));
+}
+
+/// What a leading worker holds.
+#[inline(always)]
+pub fn holds(undecided_bytes: u64, replies: usize) {
+    hooks::tell(|| Fact::Holds { undecided_bytes, replies });
+}
+
+// ---- planted bugs: what each would change; `highwater sim planted` shows that each is caught ----
+
+/// Whether a worker that executes takes back that it is quiet.
+#[inline(always)]
+pub fn takes_quiet_back() -> bool {
+    !planted!(QuietKept)
+}
+
+/// When the reply of a transaction may leave: at its timestamp, whether it wrote or only read.
+#[inline(always)]
+pub fn release_time(ts: Timestamp, read_only: bool, last: Option<Timestamp>) -> Timestamp {
+    if read_only && planted!(ReadUnmarked) { last.unwrap_or_default() } else { ts }
+}
+
+/// Up to where a read may have looked that waits for no entry: the mark.
+#[inline(always)]
+pub fn read_bound(mark: Timestamp) -> Timestamp {
+    if planted!(ReadAboveMark) { Timestamp::MAX } else { mark }
+}
+
+/// Whether a read leaves before anybody has confirmed that this node leads: never.
+#[inline(always)]
+pub fn releases_unconfirmed() -> bool {
+    planted!(ReadUnconfirmed)
+}
+
+/// Whether the answer to a question counts that was asked before a read ran: never.
+pub fn counts_old_answers() -> bool {
+    planted!(AnswerOutlived)
+}
+
+/// Up to where a leader releases: the mark. (Not `whole`, the end of the entry into which it falls.)
+#[inline(always)]
+pub fn release_bound(mark: Timestamp, whole: impl FnOnce() -> Timestamp) -> Timestamp {
+    if planted!(EntryReleasedWhole) { whole() } else { mark }
+}
+
+/// Up to where a leader forgets before-images: the mark. (Not how far its own stream is closed.)
+#[inline(always)]
+pub fn undo_bound(mark: Timestamp, own: impl FnOnce() -> Timestamp) -> Timestamp {
+    if planted!(UndoForgotten) { own() } else { mark }
+}
+
+/// Whether the workers of a leader that gives its lead up take nothing more: so it is.
+pub fn stops_taking() -> bool {
+    !planted!(AbandonedGoesOn)
+}
+
+/// Whether a leader raises the level once a majority can read it: all must.
+pub fn raises_early() -> bool {
+    planted!(LevelRaisedEarly)
+}
+
+/// Whether a takeover starts its epoch in this stream, of so many: it does in all of them.
+pub fn starts_epoch_in(stream: StreamId, streams: u16) -> bool {
+    !(planted!(EpochEndSkipped) && streams > 1 && stream.0 + 1 == streams)
+}
+
+/// Whether an epoch opens though no quorum knows yet that its beginning is decided: never.
+pub fn opens_early() -> bool {
+    planted!(OpensEarly)
+}
+
+/// Whether a stream answers a candidate without promising: never.
+pub fn fences_unpromised(foreign: bool) -> bool {
+    foreign && planted!(PromiseUnfenced)
+}
+
+/// Whether a deposed leader rolls back what is above the final mark.
+pub fn rolls_back() -> bool {
+    !planted!(NoRollBack)
+}
+
+/// Up to where an entry is installed that reaches to `last`: the bound as it is, whether the entry's epoch has `ended` or not.
+#[inline(always)]
+pub fn install_bound(bound: Timestamp, last: Timestamp, ended: bool) -> Timestamp {
+    if ended && planted!(FinalMarkIgnored) {
+        Timestamp::MAX
+    } else if ended && last > bound && planted!(EntrySkippedWhole) {
+        Timestamp::ZERO
+    } else {
+        bound
+    }
+}
+
+/// Up to where an entry of a disk belongs to a moment that is restored.
+#[inline(always)]
+pub fn restored_bound(mark: Timestamp, moment: Timestamp) -> Timestamp {
+    if planted!(RestoredAboveMark) { Timestamp::MAX } else { mark.min(moment) }
+}
+
+/// Up to where a follower unlinks tombstones: what every stream has applied. (Not the mark.)
+#[inline(always)]
+pub fn tombstone_floor(applied: impl FnOnce() -> Timestamp, mark: impl FnOnce() -> Timestamp) -> Timestamp {
+    if planted!(TombstoneEarly) { mark() } else { applied() }
+}
+
+/// Whether who copies a state follows the log from its present end: never, but from the copy's floor.
+pub fn copy_starts_late() -> bool {
+    planted!(CopyStartsLate)
+}
+
+/// Up to where chunks of a copy may leave.
+pub fn settled(mark: Timestamp) -> Timestamp {
+    if planted!(CopyUnheld) { Timestamp::MAX } else { mark }
+}
+
+/// Whether the new leader moves its clock past the old log.
+pub fn advances_clock() -> bool {
+    !planted!(ClockNotAdvanced)
+}
+
+/// Whether a worker that takes no turns, or a stream that stands still, counts as such.
+pub fn notices_trouble() -> bool {
+    !planted!(StuckIsSound)
+}
+
+/// Whether a leader that takes nothing more because its disk hangs makes way.
+pub fn notices_hung_disks() -> bool {
+    !planted!(HungDiskIsSound)
+}
+
+/// Whether an applier goes past the timestamp at which a snapshot is being pinned: never.
+#[inline(always)]
+pub fn overtakes_pins() -> bool {
+    planted!(PinOvertaken)
+}
+
+/// Whether a snapshot is shown before every stream is installed up to it: never.
+pub fn shows_incomplete() -> bool {
+    planted!(SnapshotIncomplete)
+}
+
+/// Whether a follower takes an old answer of its leader for a proof of today: never.
+pub fn believes_old_proofs() -> bool {
+    planted!(BoundUnproved)
+}
+
+/// Whether a leader vouches before anybody has confirmed that it leads: never.
+pub fn vouches_unasked() -> bool {
+    planted!(VouchUnasked)
+}
+
+/// Whether a stream that has said nothing in this epoch does not hold the mark: it does.
+#[inline(always)]
+pub fn ignores_silent_streams() -> bool {
+    planted!(SilentStreamIgnored)
+}
+
+/// Whether a claim counts before its index is decided here: never.
+#[inline(always)]
+pub fn trusts_claims() -> bool {
+    planted!(ClaimUnchecked)
+}
+
+/// Whether the next leader stands before all that this one executed is released: never.
+pub fn stands_unreleased() -> bool {
+    planted!(HandedOverUnreleased)
+}
+
+/// Whether a report leaves before what it vouches for is on disk: never.
+pub fn reports_unsynced() -> bool {
+    planted!(PromiseUnsynced)
+}
+
+/// Whether a checkpoint is published before what it scanned is settled.
+pub fn checkpoints_unsettled() -> bool {
+    planted!(CheckpointUnsettled)
+}
+
+/// Whether tombstones stay while a checkpoint is scanned.
+pub fn checkpoint_keeps_tombstones() -> bool {
+    !planted!(CheckpointMissesTombstones)
+}
+
+/// How many bytes of records lie between two points from which recovery may begin.
+#[inline(always)]
+pub fn recovery_points_every(bytes: u64) -> u64 {
+    if hooks::simulated() { 1000 } else { bytes }
+}

@@ -1,0 +1,259 @@
+//! Rolis (EuroSys '22): execute speculatively on the leader, replicate through one Paxos stream per core, release and
+//! replay below a watermark.
+//!
+//! # The story
+//!
+//! The leader's worker *i* runs a transaction on the local store as if there were no replication. The write set goes into
+//! the open entry of stream *i*; the reply waits. Entries are decided by majorities, stream by stream, without any order
+//! among streams. The **watermark** ([`watermark`]) tells up to which timestamp nothing can be missing in any stream: the
+//! leader releases replies at or below it, followers install transactions at or below it.
+//!
+//! | where | what |
+//! |---|---|
+//! | `worker` | a worker: joins its parts, and hands each what else it may touch |
+//! | `lead` | leading; joins `execute` (attempts), `seal` (entries), `pending` (replies that wait for the mark), `confirming` (reads that need not) |
+//! | `opening`, `speculation` | how a stream's epoch begins; what may have to be rolled back when it ends |
+//! | `apply` | look at decided entries, install what is safe |
+//! | `snapshots`, `horizon`, `reads` | followers serve reads |
+//! | `bounded`, `probes` | and wait until they can prove that they are fresh enough |
+//! | `locate` | a replica as a donor of state; [`highwater_kit::copy`] has the rest |
+//! | `controller` | joins its parts: what one's news means for the others |
+//! | `birth`, `takeover`, `admission`, `handover`, `health`, `ledger` | first meeting; from a won election to an open epoch; change of membership; a lead handed over; whether the workers do their duty; what the nodes' stores use |
+//! | `gate`, `recall` | what waits for the disk; catching up with what did not, after a crash |
+//! | `checkpoint`, `points` | a checkpoint under way; where recovery may begin, stream by stream |
+//! | `feed`, `funnel` | where transactions go; the strawman: all workers into one stream |
+//! | `shared`, `messages`, `pulse` | what workers and controller share, and say to each other |
+//! | `context`, `desk` | what all parts of a worker, or of a controller, may use |
+//! | `wire`, `control` | what goes over the network |
+//! | `hooks`, `planted` | where a simulator steps in, and what planted bugs change; which bugs those are |
+//! | `facts`, `rules` | what a replica tells an observer of all nodes, and what all replicas must keep together |
+//!
+//! # Invariants
+//!
+//! 1. *Released implies preserved.* A reply leaves at `ts <= mark`; the final mark of an epoch is at least every mark that
+//!    its leader had; everything at or below the final mark is applied by everyone. (A read that saw nothing above the mark leaves at
+//!    the mark, once a majority has confirmed that this node led when it ran: `confirming`.)
+//! 2. *One granularity.* Release, replay and preservation compare the same timestamp of the same transaction with the
+//!    same mark. (The paper compares entries by their last timestamp.)
+//! 3. *Nothing above a final mark is ever applied.* Not by followers (`apply`), and the deposed leader rolls back what
+//!    it executed above it, from before-images that it keeps until the mark passes them.
+//! 4. *A follower's store after applying to R is the leader's at R*: timestamps order all conflicting transactions
+//!    (read-write ones included: the timestamp is taken between locking and validation), and install-if-newer commutes.
+//!
+//! # Where we leave the paper
+//!
+//! - The timestamp is taken before validation, not after; roll-backs wait for the mark, too, and reads for
+//!   it or for a majority's word.
+//! - Entries seal themselves by the state of the pipeline, not at a fixed size.
+//! - A silent stream is closed by other streams' claims, not by heartbeat transactions.
+//! - Followers install directly on records, not through OCC transactions.
+//! - Logs are trimmed; replicas that lost their memory, or fell behind what is kept, copy the state while load runs.
+
+#![allow(missing_docs, reason = "only its engines are for others")]
+#![cfg(not(loom))]
+
+mod abilities;
+mod admission;
+mod apply;
+mod birth;
+mod bounded;
+mod checked;
+mod checkpoint;
+mod confirming;
+mod context;
+pub mod control;
+mod controller;
+mod desk;
+mod disk_room;
+#[cfg(test)]
+mod ended;
+mod execute;
+mod facts;
+mod feed;
+mod figures;
+mod funnel;
+mod gate;
+pub mod handover;
+mod health;
+mod hooks;
+pub mod horizon;
+#[cfg(test)]
+mod idle;
+mod lead;
+mod ledger;
+mod locate;
+mod lock_waits;
+mod messages;
+mod opening;
+mod pending;
+#[cfg(feature = "planted")]
+pub mod planted;
+mod points;
+pub mod probes;
+mod proven;
+mod pulse;
+mod raising;
+mod readable;
+mod reads;
+mod recall;
+pub mod remains;
+mod rules;
+mod seal;
+pub mod shared;
+#[cfg(test)]
+mod skipped;
+pub mod snapshots;
+mod spares;
+mod speculation;
+mod status;
+mod stores;
+mod takeover;
+#[cfg(test)]
+mod unborn;
+pub mod watermark;
+pub mod wire;
+mod worker;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use highwater_consensus::Change;
+use highwater_core::hooks::Site;
+use highwater_core::log::EntryHeader;
+#[cfg(feature = "planted")]
+use highwater_core::planted::Bug;
+use highwater_core::{Clock, Library, Registry, StreamId};
+use highwater_store::{Occ, SnapshotTx, Store};
+
+use control::ControlMessage;
+use controller::RolisController;
+use funnel::{Funnel, FunnelWorker};
+use highwater_seam::engine::{Abilities, Engine};
+use highwater_seam::memory::Account;
+use highwater_seam::observer::Rules;
+use highwater_seam::options::Options;
+use highwater_seam::{Counters, Replica, Status, Worker};
+use rules::RolisRules;
+use shared::Shared;
+use wire::Head;
+use worker::RolisWorker;
+
+/// One stream per worker.
+pub struct Rolis;
+
+impl Engine for Rolis {
+    const ABILITIES: Abilities = abilities::ABILITIES;
+    const SITES: &'static [Site] = hooks::SITES;
+    #[cfg(feature = "planted")]
+    const BUGS: &'static [&'static [&'static Bug]] = &[
+        planted::ALL,
+        highwater_kit::planted::ALL,
+        highwater_seam::planted::ALL,
+        highwater_consensus::planted::ALL,
+        highwater_store::planted::ALL,
+    ];
+
+    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
+        let streams = options.workers;
+        build_with(options, streams, library, clock)
+    }
+
+    fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
+        status::converged(statuses, Self::serving(statuses))
+    }
+
+    fn lag(own: &Status, serving: &Status) -> Option<u64> {
+        Some(status::lag(own, serving))
+    }
+
+    fn rules() -> Box<dyn Rules> {
+        Box::new(RolisRules::default())
+    }
+
+    fn words(to_controller: bool, head: &[u8]) -> String {
+        let known = if to_controller {
+            ControlMessage::decode(head).map(|message| format!("{message:?}")).ok()
+        } else {
+            Head::decode(head).map(|head| format!("{head:?}")).ok()
+        };
+        known.unwrap_or_else(|| "garbage".into())
+    }
+
+    fn wrote(record: &Bytes) -> bool {
+        match Change::decode(record) {
+            Ok(Change::Appended(entry)) => EntryHeader::open(&entry, true).is_ok(),
+            change => change.is_ok(),
+        }
+    }
+}
+
+/// As many workers, one stream.
+pub struct Strawman;
+
+impl Engine for Strawman {
+    /// Of its workers only the first knows a store, and all commit under one lock: while one that holds it stands still, so do all.
+    /// It is there to be compared in memory, and nobody has looked at what its shared stream owes to a disk. Every bound on the age of
+    /// what is read it keeps without doing anything for it: only its leader reads, in transactions.
+    const ABILITIES: Abilities =
+        Abilities { snapshots: false, interruptible: false, durable: false, ..Rolis::ABILITIES };
+    const SITES: &'static [Site] = Rolis::SITES;
+    #[cfg(feature = "planted")]
+    const BUGS: &'static [&'static [&'static Bug]] = Rolis::BUGS;
+
+    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
+        build_with(options, 1, library, clock)
+    }
+
+    fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
+        Rolis::converged(statuses)
+    }
+
+    fn lag(own: &Status, serving: &Status) -> Option<u64> {
+        Rolis::lag(own, serving)
+    }
+
+    fn rules() -> Box<dyn Rules> {
+        Rolis::rules()
+    }
+
+    fn words(to_controller: bool, head: &[u8]) -> String {
+        Rolis::words(to_controller, head)
+    }
+}
+
+fn build_with<L: Library>(options: Options, streams: u16, library: &L, clock: Arc<Clock>) -> Replica {
+    let schema = library.schema();
+    let store = Store::new(schema.clone());
+    let mut registry: Registry<Occ> = Registry::new();
+    library.register(&mut registry);
+    let mut readers: Registry<SnapshotTx> = Registry::new();
+    library.register(&mut readers);
+    let (procedures, versions) = (registry.names(), registry.versions());
+    let signatures = registry.signatures();
+    let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
+    let account = Account::new(&options, counters.len());
+    let shared = Arc::new(Shared::new(Options { workers: streams, ..options }, clock, account));
+    let shares_stream = streams < counters.len() as u16;
+    let funnel = Arc::new(Funnel::new(shared.options.max_entry_bytes, counters.len()));
+    let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
+        if at >= streams as usize {
+            return Box::new(FunnelWorker::new(
+                at,
+                shared.clone(),
+                funnel.clone(),
+                registry.clone(),
+                counters.clone(),
+            ));
+        }
+        let id = StreamId(at as u16);
+        let code = (registry.clone(), readers.clone());
+        let worker = RolisWorker::new(id, shared.clone(), store.clone(), code, counters.clone());
+        Box::new(if shares_stream { worker.with_funnel(funnel.clone()) } else { worker })
+    };
+    let workers = counters.iter().enumerate().map(worker).collect();
+    let mut controller = RolisController::new(shared, schema, store);
+    if shares_stream {
+        controller.watch_funnel(funnel);
+    }
+    Replica { controller: Box::new(controller), workers, counters, procedures, versions, signatures }
+}

@@ -1,3 +1,0 @@
-//! What the other engines are measured against.
-
-pub mod silo;
