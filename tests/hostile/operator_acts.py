@@ -143,13 +143,23 @@ def folder_replaced(at):
 
 
 def checkpoints_removed(at):
-    """Every checkpoint of a follower is removed: it writes another."""
+    """Every checkpoint of a follower is removed, files of one that is being written too: it writes another."""
     victim = followers(at)[0]
-    fill(at)
-    until("it has one", lambda: list(folder(at, victim).glob("checkpoint-*.manifest")))
-    for path in folder(at, victim).glob("checkpoint-*"):
+
+    def files(what):
+        """By the numbers of their checkpoints; a number is used again once all files with it are gone."""
+        return {path.name.split(".")[0]: path for path in folder(at, victim).glob(f"checkpoint-*.{what}")}
+
+    def has_one():
+        # What was written before counts, too: how much more makes one due is not known.
+        fill(at, 10)
+        return files("manifest")
+
+    until("it has one", has_one)
+    for path in list(folder(at, victim).glob("checkpoint-*")):
         path.unlink(missing_ok=True)
-    until("it writes another", lambda: list(folder(at, victim).glob("checkpoint-*.manifest")))
+    # The manifest of one that was being written, and has lost its part, is none.
+    until("it writes another", lambda: files("manifest").keys() & files("part-0").keys())
     until("it is well again", lambda: trouble(at, victim) is None)
     at.end(victim, kill=True)
     at.restart(victim)

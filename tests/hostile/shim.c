@@ -218,6 +218,14 @@ static void learn(int fd, const char *relative) {
     known[fd].is = 1;
 }
 
+/* A file that is open goes by its new name from here on: the journal renames one that it uses again. */
+static void learn_name(const struct stat *file, const char *relative) {
+    for (int fd = 0; fd < DESCRIPTORS; fd++) {
+        if (known[fd].is && known[fd].device == file->st_dev && known[fd].inode == file->st_ino)
+            snprintf(known[fd].path, PATH, "%s", relative);
+    }
+}
+
 /* Whether a descriptor is of a file below the root. Descriptors may be closed unseen, and be used again. */
 static int is_known(int fd, struct stat *stat) {
     if (!control || fd < 0 || fd >= DESCRIPTORS || !known[fd].is || fstat(fd, stat))
@@ -400,6 +408,8 @@ static int rename_known(const char *from, const char *to) {
     uint64_t of = begin((struct record){.kind = 'R', .inode = inode, .at = buried}, from, to, NULL, 0);
     int result = syscall(SYS_renameat, AT_FDCWD, old, AT_FDCWD, new);
     done(of, result, 0);
+    if (!result && inode)
+        learn_name(&moved, to);
     leave();
     befalls(RENAME, to, 1, NULL);
     return result;

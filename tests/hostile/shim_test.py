@@ -168,6 +168,13 @@ def calls_fail_are_cut_short_slow_and_held(bench):
         disk.check()
 
 
+def a_file_that_is_renamed_while_it_is_open_goes_by_its_new_name(bench):
+    disk = bench.disk()
+    old, new = (disk.order(["write", "sync"], DELAY, 0, name) for name in ("old", "new"))
+    bench.run(disk, 'fd = make("old"); os.pwrite(fd, b"x", 0); os.rename(root + "/old", root + "/new"); os.pwrite(fd, b"y", 0); os.fsync(fd)')
+    assert (disk.hits(old), disk.hits(new)) == (1, 2)
+
+
 def a_process_that_ends_keeps_all_and_the_next_cut_takes_it(bench):
     states = set()
     for seed in range(20):
@@ -194,6 +201,7 @@ TESTS = [
     every_way_to_write_is_seen,
     reads_fail_too,
     calls_fail_are_cut_short_slow_and_held,
+    a_file_that_is_renamed_while_it_is_open_goes_by_its_new_name,
     a_process_that_ends_keeps_all_and_the_next_cut_takes_it,
 ]
 

@@ -136,6 +136,8 @@ mod bug {
         Pipelining,
         /// The same through followers, which forward what they are asked, while leaders hand their lead over.
         Forwarding,
+        /// Clients of Redis write as users whose rights come and go, in pipelines with what others write, while leaders hand their lead over.
+        Ruled,
         /// Keys come and go under scans, at replicas that do not hear each other, of which one dies.
         Toggled,
         /// A coordinator's disk stands still, others end its transactions, and the power fails; a disk is lost with it.

@@ -111,3 +111,28 @@ fn has_limits(desk: &Desk) -> bool {
 fn budget_now(empty: bool, desk: &Desk) -> u64 {
     if empty { u64::MAX } else { desk.shared.account.store }
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_core::Incarnation;
+
+    use super::*;
+
+    /// A leader that believed an earlier word would refuse what there is room for, or take what there is none for.
+    #[test]
+    fn an_earlier_word_on_memory_does_not_count_until_a_connection_is_new() {
+        let node = NodeId(2);
+        let voter = |life| Voter { node, incarnation: Incarnation(life) };
+        let told = |number, used| Told { number, used, budget: 100, transaction: 1, disk_low: false };
+        let mut ledger = Ledger::default();
+        ledger.hear(voter(1), told(5, 50));
+        ledger.hear(voter(1), told(4, 40));
+        assert_eq!(ledger.used_by(node), Some(50), "it was overtaken");
+        ledger.peer_up(node);
+        ledger.hear(voter(1), told(1, 10));
+        assert_eq!(ledger.used_by(node), Some(10), "a process that begins anew counts from 1");
+        ledger.hear(voter(2), told(1, 20));
+        assert_eq!(ledger.used_by(node), Some(20), "as does another life");
+        assert!(!ledger.disk_is_low(voter(1)));
+    }
+}

@@ -192,9 +192,25 @@ pub fn plan(
 
 #[cfg(test)]
 mod tests {
-    use highwater_core::{Epoch, NodeId};
+    use highwater_core::{Epoch, Incarnation, NodeId};
 
     use super::*;
+
+    /// Promises of two ballots would make a quorum of neither, and a stream that is ready for one is not for the other.
+    #[test]
+    fn answers_to_an_earlier_ballot_are_none_to_this_one() {
+        let [before, ballot] = [1, 2].map(|epoch| Ballot { epoch: Epoch(epoch), node: NodeId(0) });
+        let answer = || Fenced { tail: Tail::default(), pending: Vec::new(), high: Timestamp(3) };
+        let mut leadership = Leadership::default();
+        leadership.fence(0, before);
+        leadership.fence(1, ballot);
+        assert!(leadership.fenced(before, StreamId(0), answer(), 1).is_none());
+        assert!(leadership.fenced(ballot, StreamId(0), answer(), 1).is_some());
+        let voter = Voter { node: NodeId(0), incarnation: Incarnation(1) };
+        leadership.take_over(ballot, Members::new(Epoch(0), vec![voter]), 9);
+        assert!(!leadership.takes_over_under(before) && leadership.takes_over_under(ballot));
+        assert!(!leadership.ready(before, StreamId(0), 1) && leadership.ready(ballot, StreamId(0), 1));
+    }
 
     #[test]
     fn a_leader_whose_machine_slept_does_not_take_its_disk_to_be_as_slow() {

@@ -262,6 +262,20 @@ mod tests {
         assert!(two.failed(5, number) && !two.may_begin(5) && two.may_begin(5 + RETRY_AFTER));
     }
 
+    #[test]
+    fn at_no_stage_does_an_answer_about_an_earlier_one_count() {
+        let (mut two, old) = settling();
+        two.give_up();
+        let number = two.begin("later");
+        assert!(two.located(number, 0, 1, 2).is_none() && two.located(number, 1, 2, 2).is_some());
+        assert!(!two.is_scanning(old) && two.is_scanning(number));
+        two.scanned(Timestamp(9));
+        assert!(two.settled(old, 0, 'x').is_none() && two.settled(old, 1, 'x').is_none());
+        assert!(two.settled(number, 0, 'a').is_none() && two.settled(number, 1, 'b').is_some());
+        assert!(!two.published(old), "its host was late");
+        assert!(two.published(number));
+    }
+
     /// A disk that was slow publishes the one of the store before when a copy has come.
     #[test]
     fn a_checkpoint_of_the_store_before_keeps_nothing_of_the_next_one() {

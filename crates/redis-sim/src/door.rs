@@ -20,8 +20,8 @@ pub fn node_at(address: &str) -> Option<NodeId> {
     address.strip_prefix("10.0.0.")?.strip_suffix(":6379")?.parse().ok().map(NodeId)
 }
 
-/// The door of one life of a node.
-pub fn door(node: NodeId, procedures: Procedures, salt: u64) -> (Arc<Door>, Woken) {
+/// The door of one life of a node. `has_users`: nothing is known of its users before it has read them.
+pub fn door(node: NodeId, procedures: Procedures, salt: u64, has_users: bool) -> (Arc<Door>, Woken) {
     let woken = Woken::default();
     let wakes = woken.clone();
     let door = Door {
@@ -36,7 +36,9 @@ pub fn door(node: NodeId, procedures: Procedures, salt: u64) -> (Arc<Door>, Woke
         })),
         ..Door::bare(procedures)
     };
-    // Guests need no users, so nobody waits for the table of them.
-    door.access.install(&News { whole: true, ..News::default() });
+    if !has_users {
+        // Nobody waits for the table of them.
+        door.access.install(&News { whole: true, ..News::default() });
+    }
     (Arc::new(door), woken)
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use highwater_core::clock::Stopwatch;
-use highwater_core::{NodeId, Outcome, Timestamp};
+use highwater_core::{NodeId, Outcome, ProcedureId, Timestamp};
 use highwater_redis::host::forward::guests::Guests;
 use highwater_redis::host::forward::message::Message;
 use highwater_redis::host::forward::{Forwarded, GuestLimits, Runs, Upstream};
@@ -198,14 +198,16 @@ impl Forward {
         now: Nanos,
         unix_ms: u64,
         at: (NodeId, u64, u16),
-        world: &mut World<Joined>,
-        ledger: &mut Ledger,
+        (world, ledger): (&mut World<Joined>, &mut Ledger),
+        (gate, serves_since): (Gate, Option<Nanos>),
     ) {
-        let Forward { upstream, guests, lines, .. } = self;
+        let Forward { upstream, guests, lines, door, .. } = self;
         guests.tell_time(unix_ms);
-        let mut engine = Engine { at, world, ledger, lines };
-        upstream.run_again(now, &mut engine, &*guests);
-        guests.serve(now, &mut engine, Gate::Open, None, |_| 0);
+        let mut engine = Engine { at, world, ledger, lines, users: door.procedures.users, serves_since };
+        if gate == Gate::Open {
+            upstream.run_again(now, &mut engine, &*guests);
+        }
+        guests.serve(now, &mut engine, gate, None, |_| 0);
     }
 
     /// The engine has released what another node asked.
@@ -225,6 +227,9 @@ struct Engine<'a> {
     world: &'a mut World<Joined>,
     ledger: &'a mut Ledger,
     lines: &'a [u64],
+    /// The procedure that changes users.
+    users: ProcedureId,
+    serves_since: Option<Nanos>,
 }
 
 impl Runs for Engine<'_> {
@@ -232,6 +237,8 @@ impl Runs for Engine<'_> {
         let (node, process, worker) = self.at;
         let token = self.ledger.token();
         let taken = self.world.place(node, worker, token, request.procedure, request.args)?;
+        let changes = request.procedure == self.users;
+        self.ledger.weigh(request.args, changes, (node, process), self.serves_since);
         let whose = match unpack(request.token) {
             (Owner::Client, place, seq) => Whose::Line(self.lines[place], seq),
             (_, _, number) => Whose::Guest(number),

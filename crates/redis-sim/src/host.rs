@@ -13,6 +13,7 @@ use highwater_core::{NodeId, Outcome};
 use highwater_redis::host::expiry::Expiry;
 use highwater_redis::host::forward::Forwarded;
 use highwater_redis::host::waiters::{Waiters, Woken};
+use highwater_redis::host::{Gate, Gatekeeper, Users};
 use highwater_redis::keyspace::{KEYSPACE, head::Row};
 use highwater_redis::moment::Moment;
 use highwater_redis::{Allowance, Connection, Door, Procedures};
@@ -24,6 +25,7 @@ use crate::forward::{Forward, Told};
 use crate::ledger::{Asked, Given, Ledger, Whose, record};
 use crate::library::{Joined, place};
 use crate::model::Op;
+use crate::seat::Seat;
 use crate::wires::Arrival;
 
 /// Waiters look by themselves so seldom here that whoever was forgotten is found.
@@ -53,6 +55,11 @@ struct Line {
 }
 
 impl Line {
+    /// It ended, by whichever end.
+    fn is_over(&self) -> bool {
+        self.closed || self.connection.is_evicted()
+    }
+
     /// The engine has heard the command, or refused it. One that waits for data is asked again, and has none behind it.
     fn next_op(&mut self) {
         if let Some(next) = self.behind.pop_front() {
@@ -67,6 +74,11 @@ struct Desk {
     waiters: Waiters,
     /// If this node forwards.
     forward: Option<Forward>,
+    gatekeeper: Gatekeeper,
+    /// The version of the users that every client was held against.
+    users_seen: u64,
+    /// Since when its engine serves.
+    serves_since: Option<Nanos>,
 }
 
 /// One life of a node.
@@ -78,6 +90,8 @@ pub struct Host {
     desks: Vec<Desk>,
     expiry: Expiry,
     sweeps: BTreeSet<u64>,
+    /// Has the node's users follow the table; `None`: it has none.
+    users: Option<Users>,
     /// Requests that the engine has of clients that are gone: what they write stands in the store before anybody is woken for it.
     left_behind: u32,
     /// Clients that ever waited for data here.
@@ -93,6 +107,8 @@ pub struct Output {
     pub bytes: Vec<(u64, Vec<u8>)>,
     /// For other nodes, by worker.
     pub frames: Vec<(NodeId, u16, Frame)>,
+    /// Connections that the node closes.
+    pub closed: Vec<u64>,
     /// Connections to other nodes that are to be cut, before that.
     pub cut: Vec<(NodeId, u16)>,
 }
@@ -103,20 +119,28 @@ impl Host {
         world: &World<Joined>,
         node: NodeId,
         process: u64,
-        salt: u64,
+        (salt, has_users): (u64, bool),
         forwards: Option<Stopwatch>,
     ) -> Option<Host> {
         let replica = world.replica(node)?;
         let procedures = Procedures::find(&replica.procedures).expect("the library has the door's");
-        let (door, woken) = door(node, procedures, salt);
+        let (door, woken) = door(node, procedures, salt, has_users);
         let desk = |worker| {
             let forward = forwards.map(|stopwatch| Forward::new(worker, door.clone(), stopwatch));
-            Desk { lines: BTreeMap::new(), waiters: Waiters::new(LOOK_NEVER), forward }
+            Desk {
+                lines: BTreeMap::new(),
+                waiters: Waiters::new(LOOK_NEVER),
+                forward,
+                gatekeeper: Gatekeeper::default(),
+                users_seen: 0,
+                serves_since: None,
+            }
         };
         let desks = (0..replica.workers.len() as u16).map(desk).collect();
         Some(Host {
             node,
             process,
+            users: has_users.then(|| Users::new(door.clone())),
             door,
             woken,
             desks,
@@ -157,6 +181,16 @@ impl Host {
         }
     }
 
+    /// Whether somebody is here to hear how a request ended.
+    pub fn hears(&self, asked: &Asked) -> bool {
+        let desk = &self.desks[usize::from(asked.worker)];
+        match asked.whose {
+            Whose::Line(number, _) => desk.lines.contains_key(&number),
+            Whose::Guest(_) => desk.forward.is_some(),
+            Whose::Sweep | Whose::Users => true,
+        }
+    }
+
     /// A client has closed its connection.
     pub fn close(&mut self, worker: u16, number: u64) {
         if let Some(line) = self.desks[usize::from(worker)].lines.get_mut(&number) {
@@ -181,6 +215,11 @@ impl Host {
             Whose::Sweep => {
                 self.sweeps.clear();
                 self.expiry.released(local, unix_ms, given.outcome, &given.bytes);
+                return Ok(());
+            }
+            Whose::Users => {
+                let users = self.users.as_mut().expect("it has asked");
+                users.released(local, given.outcome, &given.bytes);
                 return Ok(());
             }
             Whose::Guest(number) => {
@@ -266,6 +305,7 @@ impl Host {
         let local = local(world, self.node);
         self.look_who_leads(world, ledger, worker, ready, local, output);
         let (node, process) = (self.node, self.process);
+        let gate = self.look_at_users(world, worker, ready);
         let desk = &mut self.desks[usize::from(worker)];
         let mut woken = desk.waiters.tell_serving(!matches!(ready, Err(Refusal::NotServing { .. })));
         woken.extend(desk.waiters.wake(self.door.waiting.take_woken(worker.into()), local));
@@ -280,9 +320,13 @@ impl Host {
             ledger.mark(if late { "time-outs of waiting guests" } else { "guests that were woken" });
         }
         let gone: Vec<u64> =
-            desk.lines.iter().filter(|(_, line)| line.closed).map(|(number, _)| *number).collect();
+            desk.lines.iter().filter(|(_, line)| line.is_over()).map(|(number, _)| *number).collect();
         for number in gone {
             let line = desk.lines.remove(&number).expect("it is there");
+            if !line.closed {
+                ledger.mark("connections that ended with their user");
+                output.closed.push(number);
+            }
             if line.connection.waits().is_some() {
                 ledger.mark("guests that left while they waited");
             }
@@ -290,19 +334,30 @@ impl Host {
             self.left_behind += line.under_way;
         }
         let own_first = desk.forward.as_ref().is_some_and(Forward::has_own_first);
+        let gate_of_lines = if own_first && gate == Gate::Open { Gate::Waits } else { gate };
         for (number, line) in &mut desk.lines {
             line.connection.tell_time(unix_ms);
             line.connection.receive(&std::mem::take(&mut line.unread));
             while let Some(request) = line.connection.next(&mut { Allowance::WHOLE }) {
                 let seq = request.seq;
-                if own_first {
-                    line.connection.refused(seq, Refusal::Busy);
-                    break;
+                match gate_of_lines {
+                    Gate::Open => {}
+                    Gate::Waits => {
+                        line.connection.refused(seq, Refusal::Busy);
+                        break;
+                    }
+                    Gate::Refuses(refusal) => {
+                        line.connection.refused(seq, refusal);
+                        line.next_op();
+                        continue;
+                    }
                 }
                 let token = ledger.token();
                 let taken = world.place(node, worker, token, request.procedure, request.args);
                 match taken {
                     Ok(taken) => {
+                        let changes = request.procedure == self.door.procedures.users;
+                        ledger.weigh(request.args, changes, (node, process), desk.serves_since);
                         let record = line.op.clone().map(|op| record(op, request.args, world.now, *number));
                         let record = record.map(|record| ledger.note(record, request.args));
                         if record.is_some() {
@@ -363,7 +418,10 @@ impl Host {
                 output.bytes.push((*number, ready));
             }
         }
-        self.serve_others(world, ledger, worker, (local, unix_ms), output);
+        self.serve_others((&mut *world, &mut *ledger), worker, gate, (local, unix_ms), output);
+        if worker == 0 {
+            self.read_users(world, ledger, ready, local);
+        }
         if worker == 0 && self.expiry.is_due(local) {
             let token = ledger.token();
             let mut args = Vec::new();
@@ -392,14 +450,9 @@ impl Host {
         local: Nanos,
         output: &mut Output,
     ) {
+        let standing = self.standing(world, worker, ready);
         let desk = &mut self.desks[usize::from(worker)];
         let Some(forward) = &mut desk.forward else { return };
-        let standing = match ready {
-            Err(Refusal::Busy) if world.waits_for_leader(self.node, worker) => {
-                Err(Refusal::NotServing { ask: None })
-            }
-            ready => ready,
-        };
         output.cut.extend(forward.look(local, standing, ledger).map(|node| (node, worker)));
         for Told { line, seq, outcome, at, bytes } in forward.take_told() {
             match desk.lines.get_mut(&line) {
@@ -412,18 +465,77 @@ impl Host {
         }
     }
 
-    /// Hands to the engine what other nodes ask, and sends what is asked of them.
-    fn serve_others(
+    /// An engine's answer to whoever asks who serves.
+    fn standing(
+        &self,
+        world: &World<Joined>,
+        worker: u16,
+        ready: Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        match ready {
+            Err(Refusal::Busy) if world.waits_for_leader(self.node, worker) => {
+                Err(Refusal::NotServing { ask: None })
+            }
+            ready => ready,
+        }
+    }
+
+    /// When some user is another, holds every client against that. What is done with requests on data.
+    fn look_at_users(&mut self, world: &World<Joined>, worker: u16, ready: Result<(), Refusal>) -> Gate {
+        let serves = matches!(self.standing(world, worker, ready), Ok(()) | Err(Refusal::Busy));
+        let seat = Seat::new(ready, world.waits_for_leader(self.node, worker));
+        let desk = &mut self.desks[usize::from(worker)];
+        desk.serves_since = serves.then(|| desk.serves_since.unwrap_or(world.now));
+        if self.users.is_none() {
+            return Gate::Open;
+        }
+        let access = &self.door.access;
+        if std::mem::replace(&mut desk.users_seen, access.version()) != desk.users_seen {
+            desk.lines.values_mut().for_each(|line| line.connection.look_at_users());
+        }
+        desk.gatekeeper.watch(access, &seat)
+    }
+
+    /// Reads the users, if it is time.
+    fn read_users(
         &mut self,
         world: &mut World<Joined>,
         ledger: &mut Ledger,
+        ready: Result<(), Refusal>,
+        local: Nanos,
+    ) {
+        let Some(users) = &mut self.users else { return };
+        let mut seat = Seat::new(ready, world.waits_for_leader(self.node, 0));
+        users.turn(local, &mut seat);
+        let Some((snapshot, procedure, args)) = seat.asked else { return };
+        let token = ledger.token();
+        let taken = match snapshot {
+            true => world.submit_snapshot(self.node, 0, token, procedure, &args),
+            false => world.submit(self.node, 0, token, procedure, &args),
+        };
+        match taken {
+            Ok(()) => {
+                let (node, process, whose) = (self.node, self.process, Whose::Users);
+                ledger.asked(Asked { node, process, worker: 0, whose, record: None });
+                ledger.mark("readings of the users");
+            }
+            Err(_) => users.released(local, Outcome::Conflict, &[]),
+        }
+    }
+
+    /// Hands to the engine what other nodes ask, and sends what is asked of them.
+    fn serve_others(
+        &mut self,
+        (world, ledger): (&mut World<Joined>, &mut Ledger),
         worker: u16,
+        gate: Gate,
         (local, unix_ms): (Nanos, u64),
         output: &mut Output,
     ) {
         let at = (self.node, self.process, worker);
-        let Some(forward) = &mut self.desks[usize::from(worker)].forward else { return };
-        forward.serve(local, unix_ms, at, world, ledger);
+        let desk = &mut self.desks[usize::from(worker)];
+        let Some(forward) = &mut desk.forward else { return };
+        forward.serve(local, unix_ms, at, (world, ledger), (gate, desk.serves_since));
         output.frames.extend(forward.drain().into_iter().map(|(to, frame)| (to, worker, frame)));
     }
 

@@ -10,6 +10,7 @@ use highwater_sim::house::TOKENS;
 
 use crate::model::Op;
 use crate::order::{End, Record};
+use crate::rules::{About, Process, Rules, about};
 
 /// The request that a token stands for.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,8 @@ pub struct Asked {
 pub enum Whose {
     /// The sweep.
     Sweep,
+    /// The reader of the users.
+    Users,
     /// A client's connection, by its number, of a request of it.
     Line(u64, u64),
     /// Another node, which forwarded it: by the number that it has here.
@@ -46,6 +49,8 @@ pub struct Ledger {
     drawn: BTreeMap<u64, (usize, bool)>,
     /// The first thing that must not be.
     pub wrong: Option<String>,
+    /// What users may.
+    pub rules: Rules,
     /// Records that are judged in the order of the engine.
     pub records: Vec<Record>,
     /// How often something happened.
@@ -57,6 +62,32 @@ impl Ledger {
     pub fn asked(&mut self, asked: Asked) -> u64 {
         self.under_way.insert(self.tokens, asked);
         self.tokens
+    }
+
+    /// What the request with the newest token is about was taken by a worker that serves since then; `changes`: it is one of the procedure that
+    /// changes users.
+    pub fn weigh(&mut self, args: &[u8], changes: bool, by: Process, serves_since: Option<Nanos>) {
+        match about(args, changes) {
+            Some(About::Change(user, allows)) => {
+                self.rules.taken(user, allows, (self.tokens, by));
+                self.mark(if allows { "rights that were given" } else { "rights that were taken away" });
+            }
+            Some(About::Write(user)) => {
+                self.mark("writes of users whose rights change");
+                if let Err(why) = self.rules.wrote(user, by, serves_since) {
+                    self.wrong.get_or_insert(why);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// A request has ended; `told`: whoever asked for it hears so.
+    pub fn settle(&mut self, given: &Given, asked: &Asked, told: bool, now: Nanos) {
+        let (token, by) = (given.token.0 - TOKENS, (asked.node, asked.process));
+        if self.rules.released((token, by), told && given.outcome == Outcome::Committed, now) {
+            self.mark("rights that are gone");
+        }
     }
 
     /// A token for the next request.

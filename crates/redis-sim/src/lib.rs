@@ -12,6 +12,7 @@
 //!   asked comes before it. So every element that was pushed is popped once or is still there, and a key that was seen to be gone stays gone.
 //! - *Order in a connection*: what a client asked later takes effect later, also through followers that forward ([`forward`]) while the lead is handed over; and no
 //!   engine takes a request that one has taken.
+//! - *Users*: what a change of users took away, and its client was told so, nobody uses afterwards ([`rules`]).
 //! - *Waiting*: nobody sleeps while there is something for it, or when its time is over; nobody who waits for one key alone is served
 //!   while somebody who came earlier sleeps ([`host`]).
 //! - *Transactions that clients decide*: strict serializability by the checker, and the sum of all accounts.
@@ -30,6 +31,8 @@ pub mod order;
 #[cfg(feature = "planted")]
 pub mod planted;
 pub mod reply;
+pub mod rules;
+pub mod seat;
 pub mod wires;
 
 use highwater_seam::Nanos;

@@ -10,6 +10,7 @@ use highwater_core::{
     Abort, Direction, IndexKind, KeyKind, Library, Procedure, Registry, TableId, TableSpec, Timestamp,
     Transaction,
 };
+use highwater_redis::acl::USERS;
 use highwater_redis::acl::change::ChangeUsers;
 use highwater_redis::exec::{Exec, ReadVersions};
 use highwater_redis::interactive::Interact;
@@ -18,12 +19,13 @@ use highwater_redis::keyspace::{DUE, ELEMENTS, ITEMS, KEYSPACE, NAMES};
 use highwater_sim::library::{SimLibrary, TABLES};
 
 /// The tables that guests' commands use, in the order in which they stand behind the simulator's.
-const MOVED: [(TableId, &str, IndexKind); 5] = [
+const MOVED: [(TableId, &str, IndexKind); 6] = [
     (KEYSPACE, "keyspace", IndexKind::Hash),
     (NAMES, "names", IndexKind::Ordered),
     (ELEMENTS, "elements", IndexKind::Ordered),
     (ITEMS, "items", IndexKind::Ordered),
     (DUE, "due", IndexKind::Ordered),
+    (USERS, "users", IndexKind::Ordered),
 ];
 
 /// Where a table of the product stands here. Of those that no guest uses, nowhere.

@@ -37,7 +37,7 @@ impl Scene {
         }
         let leader = world.leader().expect("there is one");
         let process = world.process(leader).expect("it runs");
-        let host = Host::new(&world, leader, process, 7, None).expect("it runs");
+        let host = Host::new(&world, leader, process, (7, false), None).expect("it runs");
         Scene { world, ledger: Ledger::default(), host, leader, told: Vec::new() }
     }
 

@@ -43,6 +43,10 @@ fn a_short_sweep() {
         ("guests that were woken", 20),
         ("time-outs of waiting guests", 20),
         ("guests that left while they waited", 1),
+        ("rights that are gone", 20),
+        ("writes of users whose rights change", 100),
+        ("commands that users may not", 20),
+        ("connections that ended with their user", 5),
         ("jumps of clocks on walls", 10),
         ("sweeps", 20),
     ] {

@@ -25,6 +25,18 @@ highwater_core::bugs! {
         shows: Forwarding,
         within: 400,
     }
+    RightsKept = "redis-rights-kept" {
+        mistake: "a command that waited on offer is run by the rights with which it came",
+        breaks: "who was told that a user lost a right sees it used",
+        shows: Ruled,
+        within: 400,
+    }
+    UsersUnread = "redis-users-unread" {
+        mistake: "a node that begins to serve goes by the users that it knew",
+        breaks: "a right that was taken away at the leader before is used at the next one",
+        shows: Ruled,
+        within: 400,
+    }
     LastIsFirst = "redis-last-is-first" {
         mistake: "of those in line the last is woken first",
         breaks: "who came first is served last",

@@ -21,6 +21,15 @@ pub(super) fn numbers(disk: &impl Disk) -> Result<BTreeSet<u64>, Error> {
     Ok(names(disk)?.iter().map(|name| name.number).collect())
 }
 
+/// The numbers of the parts of a checkpoint that have their files.
+pub(super) fn numbers_of_parts(disk: &impl Disk, number: u64) -> Result<BTreeSet<u16>, Error> {
+    let part = |name: Name| match name.kind {
+        Kind::Part(part) if name.number == number => Some(part),
+        _ => None,
+    };
+    Ok(names(disk)?.into_iter().filter_map(part).collect())
+}
+
 /// The numbers of all checkpoints that have a manifest, ascending; whether they are whole is not looked at.
 ///
 /// # Errors

@@ -1,5 +1,6 @@
 //! Begins a checkpoint, and publishes it.
 
+use std::io;
 use std::sync::Arc;
 
 use highwater_core::Timestamp;
@@ -10,7 +11,7 @@ use super::format::PartHeader;
 use super::manifest::{MAX_ENGINE_BYTES, Manifest, TableShape};
 use super::names::{Kind, Name};
 use super::part_writer::{PartWriter, WrittenPart};
-use super::retention::{numbers, remove_leftovers};
+use super::retention::{numbers, numbers_of_parts, remove_leftovers};
 use crate::ballast::Ballast;
 use crate::disk::{Disk, DiskFile};
 
@@ -127,7 +128,9 @@ impl Writer {
         Ok(manifest)
     }
 
-    /// Everything but the name under which it will be found: in a folder in which there is a manifest there are its parts.
+    /// Everything but the name under which it will be found.
+    ///
+    /// Invariant: in a folder in which there is a manifest there are its parts.
     fn write_manifest(&self, disk: &impl Disk, manifest: &Manifest) -> Result<(), Error> {
         let (name, bytes) = (self.name(Kind::NewManifest), manifest.encode());
         let len = bytes.len() as u64;
@@ -135,7 +138,20 @@ impl Writer {
         file.write_at(0, &bytes).map_err(Error::io(&name, "write"))?;
         file.set_len(len).map_err(Error::io(&name, "cut to its length"))?;
         file.sync().map_err(Error::io(&name, "sync"))?;
-        disk.sync_names().map_err(Error::io(&name, "make the names last"))
+        disk.sync_names().map_err(Error::io(&name, "make the names last"))?;
+        self.find_parts(disk)
+    }
+
+    /// Somebody may have removed a part behind the process's back, while it was written. Then this is no checkpoint: whoever took it for one
+    /// would remove the one before, and the log that leads on from there.
+    fn find_parts(&self, disk: &impl Disk) -> Result<(), Error> {
+        let there = numbers_of_parts(disk, self.number)?;
+        match (0..self.parts).find(|part| !there.contains(part)) {
+            None => Ok(()),
+            Some(part) => {
+                Err(Error::io(&self.name(Kind::Part(part)), "find")(io::ErrorKind::NotFound.into()))
+            }
+        }
     }
 
     /// A file with so much room; that of the ballast, if it is to be used and there is any.

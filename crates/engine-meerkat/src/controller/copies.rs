@@ -97,3 +97,58 @@ impl MeerkatController {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use highwater_core::{Clock, Incarnation, Schema};
+    use highwater_store::Store;
+
+    use super::*;
+    use crate::shared::Shared;
+    use highwater_kit::validation::marks_of;
+    use highwater_seam::options::Options;
+
+    const DONOR: NodeId = NodeId(1);
+
+    /// A learner that has asked for copy 1, was refused, and asked for copy 2.
+    fn learner() -> MeerkatController {
+        let options = Options::new(NodeId(0), 3, 1, Incarnation(10));
+        let schema = Schema::new(Vec::new());
+        let marks = marks_of(&schema, &options);
+        let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), false));
+        let mut controller = MeerkatController::new(shared, schema.clone(), Store::new(schema), marks);
+        let arrived = BTreeSet::new();
+        controller.standing = Standing::Learning;
+        controller.copying = Some(Copying { donor: DONOR, copy: 2, granted: false, asked: 0, arrived });
+        controller
+    }
+
+    fn granted(controller: &MeerkatController) -> Option<bool> {
+        controller.copying.as_ref().map(|own| own.granted)
+    }
+
+    #[test]
+    fn late_answers_about_an_earlier_copy_say_nothing_of_this_one() {
+        let mut controller = learner();
+        controller.on_copy_grant(1, DONOR, 1, Vec::new());
+        controller.on_copy_grant(1, NodeId(2), 2, Vec::new());
+        assert_eq!(granted(&controller), Some(false));
+        controller.on_stalled(1, 1);
+        assert_eq!(granted(&controller), Some(false), "it goes on");
+        controller.on_copied(0, 1);
+        assert_eq!(controller.standing, Standing::Learning, "its store is the earlier copy's");
+        controller.on_copy_grant(1, DONOR, 2, Vec::new());
+        assert_eq!(granted(&controller), Some(true));
+        controller.on_copied(0, 2);
+        assert_eq!(controller.standing, Standing::Ready);
+    }
+
+    #[test]
+    fn a_copy_that_broke_off_is_asked_for_again() {
+        let mut controller = learner();
+        controller.on_stalled(1, 2);
+        assert!(controller.copying.is_none());
+    }
+}

@@ -408,6 +408,23 @@ mod tests {
         assert_eq!(controller.standing, Standing::Ready);
     }
 
+    /// Tombstones stay while the host scans, whatever became of a scan that was given up.
+    #[test]
+    fn a_late_word_of_an_earlier_scan_ends_none_that_goes_on() {
+        let (mut controller, now) = (controller(1), 1 << 60);
+        controller.standing = Standing::Voting;
+        let scans = |controller: &MeerkatController| controller.shared.scanning.load(Ordering::SeqCst);
+        controller.begin_checkpoint(1);
+        controller.leave_store();
+        assert!(!scans(&controller));
+        controller.begin_checkpoint(now);
+        assert_eq!(controller.keeping.checkpointing.number(), 2);
+        for news in [CheckpointNews::Scanned { number: 1, newest: Timestamp(5) }, CheckpointNews::Failed(1)] {
+            controller.on_checkpoint_news(now, news);
+            assert!(scans(&controller), "{news:?}");
+        }
+    }
+
     /// A checkpoint is complete at what was closed when it began, or later: others' clocks may be ahead of this one.
     #[test]
     fn a_checkpoint_is_not_complete_before_its_floor() {

@@ -60,6 +60,8 @@ mod describe;
 mod disks;
 mod founding;
 mod handing;
+#[cfg(test)]
+mod late;
 mod leading;
 mod membership;
 

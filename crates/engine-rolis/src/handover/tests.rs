@@ -137,6 +137,36 @@ fn words_of_another_epoch_do_not_count() {
     assert!(matches!(handing.step(1, 2, TIMEOUT), Some(Step::Wait(_))));
 }
 
+/// A word of an earlier hand-over, or of a node that is not asked any more, comes late at each stage.
+#[test]
+fn late_words_end_no_stage() {
+    let before = |word| HandOverMessage { epoch: Epoch(3), word };
+    let could = || Word::ICould { held: 9 };
+    let mut handing = asked(&[1, 2]);
+    handing.answered(1, NodeId(3), says(could()));
+    handing.answered(1, NodeId(1), says(could()));
+    handing.answered(1, NodeId(1), says(Word::ICannot(Reason::Copies)));
+    handing.answered(1, NodeId(2), says(Word::ICannot(Reason::Copies)));
+    quiet(&mut handing, 1);
+    assert_eq!(
+        handing.step(2, 2, TIMEOUT),
+        Some(Step::Stand(NodeId(1))),
+        "node 3 was not asked, node 1 once"
+    );
+    let waits = |handing: &mut HandOver| matches!(handing.step(3, 2, TIMEOUT), Some(Step::Wait(_)));
+    handing.answered(3, NodeId(1), before(Word::ICannot(Reason::Copies)));
+    assert!(waits(&mut handing), "it said so of an earlier lead");
+    handing.answered(3, NodeId(2), says(Word::ICannot(Reason::Copies)));
+    assert!(waits(&mut handing), "it is not the one that stands");
+    handing.answered(3, NodeId(1), before(Word::IServe));
+    handing.deposed(4, true, TIMEOUT);
+    assert!(handing.is_under_way(), "it served another time");
+    handing.answered(5, NodeId(1), before(Word::IServe));
+    assert!(handing.is_under_way());
+    handing.answered(6, NodeId(1), says(Word::IServe));
+    assert!(matches!(handing.status(6, false), Handover::Done { to: NodeId(1), .. }));
+}
+
 #[test]
 fn who_retires_tries_until_time_is_up_or_all_others_retire_too() {
     let mut handing = HandOver::default();

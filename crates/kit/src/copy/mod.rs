@@ -58,6 +58,8 @@ use highwater_core::NodeId;
 mod donor;
 pub mod hooks;
 mod installer;
+#[cfg(test)]
+mod late;
 mod message;
 mod receiver;
 mod sender;

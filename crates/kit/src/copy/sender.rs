@@ -200,3 +200,45 @@ fn refuses_all_the_same() -> bool {
 fn chunk_bytes() -> usize {
     if hooks::buggify(SMALL_CHUNK) { 1 } else { CHUNK_BYTES }
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_core::{Incarnation, Schema};
+
+    use super::*;
+
+    struct Settled;
+
+    impl Source for Settled {
+        fn is_sound(&self) -> bool {
+            true
+        }
+
+        fn position(&self) -> Timestamp {
+            Timestamp(7)
+        }
+
+        fn settled(&self) -> Timestamp {
+            Timestamp(7)
+        }
+    }
+
+    /// Whoever took it for this copy's would read more than the receiver has room for, and let go of what has not arrived.
+    #[test]
+    fn a_late_word_of_an_earlier_copy_or_life_acknowledges_nothing() {
+        let store = Store::new(Schema::new(Vec::new()));
+        let receiver = |life| Voter { node: NodeId(2), incarnation: Incarnation(life) };
+        let mut sender = Sender::default();
+        sender.announce(CopyName { receiver: NodeId(2), copy: 8 });
+        sender.start(receiver(5), 8, true, &store, (0, 1));
+        sender.turn(0, &Settled, |_, _, _| ());
+        let waits = |sender: &Sender| sender.sending.iter().map(|sending| sending.acked).collect::<Vec<_>>();
+        assert_eq!(waits(&sender), [0], "its only chunk is on its way");
+        sender.acknowledged(receiver(5), 7, 0);
+        assert_eq!(waits(&sender), [0], "of an earlier copy");
+        sender.acknowledged(receiver(4), 8, 0);
+        assert_eq!(waits(&sender), [0], "of an earlier life");
+        sender.acknowledged(receiver(5), 8, 0);
+        assert_eq!(waits(&sender), [0; 0], "it has arrived, and that was all");
+    }
+}

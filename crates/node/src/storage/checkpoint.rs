@@ -192,10 +192,9 @@ where
         let desk = CheckpointDesk { jobs: sender, asked: AtomicU64::new(0), abandoned: abandoned.clone() };
         // One that cannot be read says nothing of the next one's length.
         let newest = kept.last().and_then(|(number, _)| Manifest::read(&disk, *number).ok());
-        queues.checkpoint_took(newest.map_or(0, |manifest| manifest.len_bytes()), 0);
-        if let Some((number, _)) = kept.last() {
-            // A list that cannot be had says nothing: the next checkpoint has one.
-            queues.set_checkpoint(files_of(&disk, *number).unwrap_or_default());
+        queues.checkpoint_took(newest.as_ref().map_or(0, |manifest| manifest.len_bytes()), 0);
+        if let Some(manifest) = &newest {
+            queues.set_checkpoint(files_of(manifest));
         }
         let kept = kept.into();
         let thread = CheckpointThread { disk, rules, jobs, abandoned, queues, kept, damaged, scanned: None };
@@ -327,7 +326,7 @@ where
             "a checkpoint is published"
         );
         self.queues.checkpoint_took(manifest.len_bytes(), scanned.taken);
-        self.queues.set_checkpoint(files_of(&self.disk, manifest.number).unwrap_or_default());
+        self.queues.set_checkpoint(files_of(&manifest));
         self.queues.troubles.set(Part::Checkpoint, None);
         self.kept.push_back((manifest.number, positions));
         let removed = remove_old(&self.disk, &manifest, self.keeps(scanned.frugal), &self.damaged)?;
@@ -374,10 +373,10 @@ where
     }
 }
 
-/// The names of a checkpoint's files.
-fn files_of(disk: &impl Disk, number: u64) -> std::io::Result<Vec<String>> {
-    let begins = format!("checkpoint-{number:04}.");
-    Ok(disk.names()?.into_iter().filter(|name| name.starts_with(&begins)).collect())
+/// The names of a checkpoint's files, whether they are there or not: a look at the folder misses those that are not.
+fn files_of(manifest: &Manifest) -> Vec<String> {
+    let parts = (0..manifest.parts.len()).map(|part| manifest.part_file(part));
+    std::iter::once(manifest.file()).chain(parts).collect()
 }
 
 /// Writes parts one after the other; without the last ones if it was given up.
@@ -433,6 +432,75 @@ mod tests {
         let job = thread.jobs.try_recv().unwrap();
         thread.work(job, &|| false, &|news| told.borrow_mut().push(news));
         assert_eq!(told.take(), [CheckpointNews::Failed(1)]);
+    }
+
+    /// A thread on this disk that does what it is told; and what it said.
+    struct Bench {
+        thread: CheckpointThread<SimulatedDisk>,
+        desk: CheckpointDesk,
+        queues: Arc<JournalQueues>,
+    }
+
+    impl Bench {
+        fn new(disk: &SimulatedDisk, kept: Vec<(u64, Vec<LogPosition>)>) -> Bench {
+            let queues = Arc::new(JournalQueues::new(1, |_| {}));
+            let rules = CheckpointRules { incarnation: 7, parts: 2, threads: 1, keep: NonZeroUsize::MIN };
+            let (thread, desk) =
+                CheckpointThread::new(disk.clone(), rules, queues.clone(), kept, BTreeSet::new());
+            Bench { thread, desk, queues }
+        }
+
+        fn work(&mut self) -> Vec<CheckpointNews> {
+            let told = RefCell::new(Vec::new());
+            while let Ok(job) = self.thread.jobs.try_recv() {
+                self.thread.work(job, &|| false, &|news| told.borrow_mut().push(news));
+            }
+            told.take()
+        }
+
+        fn scan(&mut self, number: u64) {
+            self.desk.scan(number, Timestamp::ZERO, Store::new(Schema::new(vec![])));
+            assert_eq!(self.work(), [CheckpointNews::Scanned { number, newest: Timestamp::ZERO }]);
+        }
+
+        fn publish(&mut self, number: u64) -> Vec<CheckpointNews> {
+            let released = (vec![LogPosition(0)], LogPosition(0));
+            self.desk.publish(number, Timestamp::ZERO, Vec::new(), released);
+            self.work()
+        }
+    }
+
+    /// Somebody who cleared up took a part away while the other was written. The checkpoint was published, the one before and the journal behind it
+    /// were removed, and the node could not start again; nor did it say so.
+    #[test]
+    fn a_checkpoint_of_which_a_part_was_removed_meanwhile_takes_no_ones_place() {
+        let disk = SimulatedDisk::new(1);
+        let mut bench = Bench::new(&disk, Vec::new());
+        bench.scan(1);
+        assert_eq!(bench.publish(1), [CheckpointNews::Published(1)]);
+        bench.scan(2);
+        disk.remove("checkpoint-0002.part-1").unwrap();
+        assert_eq!(bench.publish(2), [CheckpointNews::Failed(2)]);
+        assert_eq!(published(&disk).unwrap(), BTreeSet::from([1]));
+        let said = bench.queues.troubles.words().unwrap();
+        assert!(said.contains("checkpoint-0002.part-1: cannot find"), "{said}");
+        bench.scan(3);
+        assert_eq!(bench.publish(3), [CheckpointNews::Published(3)]);
+        assert_eq!((bench.queues.troubles.words(), published(&disk).unwrap()), (None, BTreeSet::from([2])));
+    }
+
+    /// It was the other way round: what was there was listed, and only what is missing of that was missed.
+    #[test]
+    fn files_that_a_checkpoint_lacks_are_missed_though_they_were_never_seen() {
+        let disk = SimulatedDisk::new(1);
+        let mut bench = Bench::new(&disk, Vec::new());
+        bench.scan(1);
+        bench.publish(1);
+        let names = ["manifest", "part-0", "part-1"].map(|what| format!("checkpoint-0001.{what}"));
+        assert_eq!(bench.queues.files().checkpoint, names);
+        disk.remove(&names[2]).unwrap();
+        let bench = Bench::new(&disk, vec![(1, vec![LogPosition(0)])]);
+        assert_eq!(bench.queues.files().checkpoint, names);
     }
 
     #[test]

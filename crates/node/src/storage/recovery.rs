@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -28,8 +28,9 @@ use crate::config::{Config, Durability};
 use crate::error::NodeError;
 
 /// A node's files, before its replica is built.
-pub struct Files {
-    directory: DataDirectory,
+pub struct Files<D = DataDirectory> {
+    directory: D,
+    path: PathBuf,
     /// Who the node is, by its disk.
     pub identity: Identity,
     /// An earlier process of this life may have accepted more than is in the journal.
@@ -71,6 +72,18 @@ pub fn open(
     let path = config.storage.dir.join(format!("node-{}", config.node));
     let failed = |why: String| unusable(&path, why);
     let directory = take(&path, || progress.is_given_up()).map_err(|error| failed(why_not(&error)))?;
+    settle(directory, path, (config, schema), fresh, progress)
+}
+
+/// Finds out whose folder this is, and which life of the node begins on it. The folder is at `path`, for messages.
+fn settle<D: Disk>(
+    directory: D,
+    path: PathBuf,
+    (config, schema): (&Config, &Schema),
+    fresh: Incarnation,
+    progress: Arc<StartProgress>,
+) -> Result<Files<D>, NodeError> {
+    let failed = |why: String| unusable(&path, why);
     owner::check_engine(&directory, config).map_err(&failed)?;
     let identity = Identity::find(&directory, &config.cluster.id, NodeId(config.node), fresh);
     let mut identity = identity.map_err(|error| failed(with_advice(&error)))?;
@@ -96,7 +109,7 @@ pub fn open(
             path.display()
         );
     }
-    Ok(Files { directory, identity, forgets, start, alone, progress })
+    Ok(Files { directory, path, identity, forgets, start, alone, progress })
 }
 
 fn newest_start(identity: &Identity) -> Option<u64> {
@@ -189,7 +202,7 @@ fn take(path: &Path, gives_up: impl Fn() -> bool) -> Result<DataDirectory, Direc
 }
 
 /// Bytes of its files.
-fn journal_bytes(directory: &DataDirectory) -> std::io::Result<u64> {
+fn journal_bytes(directory: &impl Disk) -> std::io::Result<u64> {
     let names = directory.names()?.into_iter().filter(|name| journal::segment_number(name).is_some());
     let len = |name: String| {
         let len = directory.open(&name).and_then(|file| file.len());
@@ -249,10 +262,14 @@ pub fn mark_stale(config: &Config) -> Result<(), NodeError> {
     stale::mark(&directory).map_err(|error| failed(format!("cannot mark it as stale: {error}")))
 }
 
-impl Files {
+impl<D> Files<D>
+where
+    D: Disk + Clone,
+    D::File: Send,
+{
     /// Their folder.
-    pub fn path(&self) -> std::path::PathBuf {
-        self.directory.path().to_path_buf()
+    pub fn path(&self) -> PathBuf {
+        self.path.clone()
     }
 
     /// Hands a fresh replica what was written, and leaves the journal open for more. Its writers are the workers, then the
@@ -262,11 +279,8 @@ impl Files {
     /// If the journal is damaged, or not this engine's, or none of the checkpoints can be loaded; or the start was
     /// [given up](StartProgress::is_given_up) meanwhile: then the files are as they were. [`NodeError::StaleDisk`]: something is missing,
     /// the folder is marked, and opened again it begins another life.
-    pub fn recover(
-        mut self,
-        build: impl Fn() -> Replica,
-    ) -> Result<(Replica, Storage<DataDirectory>), NodeError> {
-        let path = self.directory.path().to_path_buf();
+    pub fn recover(mut self, build: impl Fn() -> Replica) -> Result<(Replica, Storage<D>), NodeError> {
+        let path = self.path.clone();
         let failed = |why: String| unusable(&path, why);
         let Loaded { mut replica, base: loaded, damaged } = self.load(build).map_err(&failed)?;
         let workers = replica.workers.len();
@@ -379,7 +393,7 @@ impl Files {
             if preamble.incarnation != self.identity.incarnation.0 {
                 tracing::info!(
                     "the checkpoints in {} are of an earlier life of this node",
-                    self.directory.path().display()
+                    self.path.display()
                 );
                 return Ok(Loaded::told(replica, None, loader));
             }
@@ -472,3 +486,6 @@ fn load_part<F: DiskFile>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use highwater_core::NodeId;
 use highwater_redis::clients::Pause;
 use highwater_redis::host::forward::Upstream;
-use highwater_redis::host::users::{Gate, Gatekeeper};
 use highwater_redis::host::waiters::{LOOK_SELDOM, Waiters};
 use highwater_redis::host::watch::Watch;
+use highwater_redis::host::{Gate, Gatekeeper};
 use highwater_redis::{Connection, Door};
 use highwater_seam::Nanos;
 

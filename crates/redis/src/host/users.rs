@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use highwater_core::{Outcome, ProcedureId};
+use highwater_core::{Outcome, ProcedureId, planted};
 use highwater_seam::{Nanos, Refusal, Request, Worker};
 
 use super::token::{Owner, pack};
@@ -186,7 +186,7 @@ impl Gatekeeper {
                 if !std::mem::replace(&mut self.serves, true) {
                     self.waits_for = access.want_confirmation();
                 }
-                let confirmed = access.has_confirmation(self.waits_for);
+                let confirmed = access.has_confirmation(self.waits_for) || planted!(UsersUnread);
                 if confirmed { Gate::Open } else { Gate::Waits }
             }
             Err(refusal) => {

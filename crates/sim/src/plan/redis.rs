@@ -22,6 +22,9 @@ pub struct Redis {
     /// Clients that send many commands at once.
     #[serde(default)]
     pub pipelined: u8,
+    /// Users whose rights come and go: a client takes and gives them, and two write.
+    #[serde(default)]
+    pub users: u8,
     /// Nodes that do not serve forward what they are asked (`server.forward`). Nobody waits for data then.
     #[serde(default)]
     pub forward: bool,
@@ -37,12 +40,13 @@ pub struct Redis {
 
 impl Redis {
     /// Ways to have less of it, for whoever shrinks a plan.
-    pub(crate) const LESS: [fn(&mut Redis); 12] = [
+    pub(crate) const LESS: [fn(&mut Redis); 13] = [
         |redis| redis.forward = false,
         |redis| redis.expiring = 0,
         |redis| redis.queues = 0,
         |redis| redis.interactive = 0,
         |redis| redis.pipelined = 0,
+        |redis| redis.users = 0,
         |redis| redis.jumps = false,
         |redis| redis.skew_ms = 0,
         |redis| redis.commands = redis.commands.div_ceil(2),
@@ -63,6 +67,7 @@ impl Redis {
             jumps: random.one_in(2),
             pipelined: random.pick(&[0, 2, 4]),
             forward: random.one_in(3),
+            users: 0,
         };
         // Who waits for data through a follower stands in line at the leader, which these hosts do not play.
         if drawn.forward { Redis { queues: 0, ..drawn } } else { drawn }
@@ -93,7 +98,9 @@ impl Plan {
     /// The same with guests that speak Redis's protocol, for half of the seeds.
     pub fn with_redis(self) -> Plan {
         let random = &mut Random::new(Random::new(self.seed ^ 0x4ed1_5000).bits());
-        let redis = Redis::draw(random);
+        // Of chance of their own: so the guests of plans without them are who they were.
+        let users = Random::new(Random::new(self.seed ^ 0x0a11_05e2).bits()).pick(&[0, 0, 1, 3]);
+        let redis = Redis { users, ..Redis::draw(random) };
         // Runs of hours would be hours of replies; where acknowledged transactions may be lost there is no one order of them; where
         // memory ends guests would be told so, and nothing else.
         let fits = !self.is_long() && !self.may_lose() && self.load.sizes.memory == 0;

@@ -56,6 +56,7 @@ pub(super) fn turn(plan: &mut Plan, to: Circumstance) {
         Circumstance::Interacting => interacting(plan),
         Circumstance::Pipelining => pipelining(plan),
         Circumstance::Forwarding => forwarding(plan),
+        Circumstance::Ruled => ruled(plan),
         Circumstance::Toggled => toggled(plan),
         Circumstance::Halting => halting(plan),
         Circumstance::Belated => belated(plan),
@@ -68,6 +69,7 @@ const GUESTS: Redis = Redis {
     queues: 0,
     interactive: 0,
     pipelined: 0,
+    users: 0,
     forward: false,
     keys: 1,
     commands: 120,
@@ -108,6 +110,14 @@ fn pipelining(plan: &mut Plan) {
 fn forwarding(plan: &mut Plan) {
     handed_over(plan);
     only_guests(plan, Redis { pipelined: 8, forward: true, keys: 2, ..GUESTS });
+    plan.interleaving = None;
+    choose(plan, "PutOff", 3);
+}
+
+/// Users' rights come and go while leaders hand their lead over, and requests are put off.
+fn ruled(plan: &mut Plan) {
+    handed_over(plan);
+    only_guests(plan, Redis { users: 3, ..GUESTS });
     plan.interleaving = None;
     choose(plan, "PutOff", 3);
 }
@@ -607,6 +617,7 @@ mod tests {
             (Circumstance::HandedOver, &["HandOver"]),
             (Circumstance::Pipelining, &["PutOff"]),
             (Circumstance::Forwarding, &["PutOff"]),
+            (Circumstance::Ruled, &["PutOff"]),
             (Circumstance::Hurried, &["PutOff"]),
         ] {
             let mut plan = Plan::draw(1);

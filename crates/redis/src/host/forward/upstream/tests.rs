@@ -409,3 +409,22 @@ fn what_a_pause_holds_goes_to_the_next_leader_or_is_refused_by_a_node_that_ends(
     assert_eq!(upstream.take_refused(), [(4, 0), (4, 1)]);
     assert!(!upstream.holds(4));
 }
+
+/// Over this connection it stands in line, and waits for a word of it.
+#[test]
+fn who_leaves_the_line_of_an_earlier_connection_stays_in_that_of_this_one() {
+    let mut upstream = asking();
+    let before = upstream.serial().expect("it asks");
+    upstream.line(9, &[]);
+    upstream.lost(NodeId(1));
+    upstream.ready(NodeId(1));
+    upstream.look(1, ELSEWHERE);
+    let serial = upstream.serial().expect("it asks again");
+    assert_ne!(before, serial);
+    upstream.line(9, &[]);
+    upstream.drain();
+    upstream.leave(9, before);
+    assert_eq!(upstream.drain().count(), 0, "it was about the connection before");
+    upstream.leave(9, serial);
+    assert_eq!(upstream.drain().count(), 1);
+}
