@@ -68,6 +68,11 @@ impl Rules for MeerkatRules {
     fn tell(&mut self, who: Teller, fact: &dyn Any) -> Vec<String> {
         if let Some(Ended { epoch, ts, commit }) = fact.downcast_ref() {
             let known = *self.ended.entry((*epoch, *ts)).or_insert(*commit);
+            // What a later epoch was cut below did not take part in it, whoever had learnt that it committed.
+            let cut = self.cuts.range(epoch.next()..).any(|(_, at)| ts > at);
+            if known && !*commit && cut {
+                return Vec::new();
+            }
             let words =
                 || format!("{} says that {ts} of {epoch} committed: {commit}; it was {known}", who.node);
             return (known != *commit).then(words).into_iter().collect();
@@ -161,6 +166,9 @@ mod tests {
         let cut = |at| Cut { epoch: Epoch(2), at: Timestamp(at) };
         assert!(rules.tell(WHO, &cut(6)).is_empty() && rules.tell(WHO, &cut(6)).is_empty());
         assert_eq!((rules.take_lost_since(), rules.take_lost_since()), (Some(30), None));
+        let ended = |ts| Ended { epoch: Epoch(1), ts: Timestamp(ts), commit: false };
+        assert!(rules.tell(WHO, &ended(9)).is_empty(), "it was cut off");
+        assert_eq!(rules.tell(WHO, &ended(5)).len(), 1);
         assert_eq!(rules.tell(WHO, &cut(7)).len(), 1);
         assert_eq!(rules.counts()[2], (LOSSES, 1));
     }

@@ -59,6 +59,8 @@ pub struct Begin {
     pub marks: Arc<Marks>,
     /// The store is another one: this replica takes part as a learner from here on.
     pub afresh: bool,
+    /// Of a replica that comes back: another change follows at once. What it wrote of this epoch may have to be left out with that one.
+    pub more: bool,
 }
 
 /// From a worker to the controller.

@@ -175,4 +175,13 @@ regressions! {
     /// have forgotten anything, no cluster was born with it or without it, and nobody had ever been served (`highwater sim --engine rolis
     /// --disks --seed 8400036`).
     fn a_node_that_loses_its_journal_before_the_birth_takes_part_in_it() passes "names_lost_before_the_birth";
+
+    /// `meerkat-strict`: threads were interrupted one time in three, and many scans came too late. All that scanned at a worker had one lane, whatever it
+    /// scanned, and went one after the other: each was late once or twice, clients gave up and asked again, and the last reads were never answered. (`highwater sim
+    /// --engine meerkat-strict --seed 63000016`.)
+    fn scans_that_come_too_late_do_not_wait_for_each_other() passes "late_scans_in_one_lane";
+
+    /// `meerkat`: what had been refused again and again was proposed ahead of its coordinator's clock, which moved only when it was looked at. It committed, and was not
+    /// closed before that clock came there: its record stayed at every replica. Nothing had looked whether records go. (Seed 64100104.)
+    fn what_was_ahead_of_a_clock_that_stands_still_is_forgotten() passes "ahead_of_a_clock_that_stands_still";
 }

@@ -209,7 +209,7 @@ impl MeerkatController {
         self.changes += 1;
         self.installing = self.shared.options.workers as usize;
         let (store, marks) = (self.store.clone(), self.marks.clone());
-        let begin = Arc::new(Begin { change: change.clone(), store, marks, afresh });
+        let begin = Arc::new(Begin { change: change.clone(), store, marks, afresh, more: false });
         self.keep_on_disk(Kept::Decided(change.clone()), After::Begin(begin));
         let ended: usize = change.ended.iter().map(Vec::len).sum();
         let names = |members: &[(NodeId, Incarnation)]| {

@@ -328,9 +328,11 @@ impl MeerkatController {
     /// Workers begin what they had not begun, one change after the other, and take their seats in the last one.
     fn take_seats(&mut self, decided: Vec<Arc<Change>>) {
         self.installing = self.shared.options.workers as usize;
+        let last = decided.last().map(|change| change.epoch);
         for change in decided {
             let (store, marks) = (self.store.clone(), self.marks.clone());
-            let begin = Arc::new(Begin { change, store, marks, afresh: false });
+            let more = last != Some(change.epoch);
+            let begin = Arc::new(Begin { change, store, marks, afresh: false, more });
             self.command(|| Command::Begin(begin.clone()));
         }
     }

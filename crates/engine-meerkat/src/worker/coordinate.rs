@@ -61,10 +61,11 @@ impl MeerkatWorker {
         assert!(self.as_of < ts, "what is over everywhere by now is below {ts}");
         let payload = self.tx.end(ts);
         Counters::add(&self.counters.executed, 1 + joined.len() as u64);
+        asked.reads = payload.only_reads();
         if joined.is_empty() {
             asked = asked.wants(&payload);
         }
-        if !asked.waited && self.owns.lanes.is_crowded(now, asked.lane) {
+        if !asked.waited && self.owns.lanes.is_crowded(now, &asked) {
             // Who comes new waits behind those that want the same, and is no attempt: it would be in their way.
             (asked.attempts, asked.waited) = (asked.attempts - 1, true);
             return self.owns.lanes.put_off(Retry { at: now, asked, hint }, false);
@@ -347,7 +348,7 @@ impl MeerkatWorker {
         self.conclude(now, self.me, ts, commit, None);
         let rest = (now + self.answer_time * 3 / 2, now + self.answer_time / 8);
         let own = self.owns.remove(ts, commit, rest).expect("it was just there");
-        if commit && !own.counts {
+        if commit && !own.counts && !own.asked.reads {
             self.wake_lane(now, own.asked.lane);
         }
         self.push_outcome(now, ts, commit, (own.payload.clone(), own.voted()));

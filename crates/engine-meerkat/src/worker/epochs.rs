@@ -82,7 +82,7 @@ impl MeerkatWorker {
 
     /// Installs what the change of epoch decided, and begins anew with nothing under way.
     fn begin(&mut self, now: Nanos, begin: &Arc<Begin>) {
-        let Begin { change, store, marks, afresh } = &**begin;
+        let Begin { change, store, marks, afresh, more } = &**begin;
         if change.epoch < self.began {
             // Of a replica that comes back: it had begun that before it ended, and a later one.
             return;
@@ -101,7 +101,8 @@ impl MeerkatWorker {
         // here, and a later delete of the same key, over as well, may not be, whose tombstone is gone.
         let settled: &[Ended] = if *afresh { &[] } else { &change.ended[self.at as usize] };
         let mut ended_here = Vec::new();
-        if self.began == change.epoch {
+        // Invariant: what was written of an epoch is installed by the cut of the change that ended it, if it has one.
+        if self.began == change.epoch && !more {
             self.install_held(None);
         }
         if self.began < change.epoch {

@@ -51,6 +51,7 @@ use super::shared::{Cell, Report, Seat, Shared};
 use super::strict::Lead;
 use coordinate::MOST_TIMEOUTS;
 use delegates::Delegates;
+use ripen::STANDS_STILL_PACE;
 use terminate::Terminations;
 pub use terminate::safe;
 
@@ -374,7 +375,18 @@ impl MeerkatWorker {
         self.outcomes.tell_those_who_stand_still(most as u32);
         self.terminate_overdue(now);
         self.ask_how_far();
+        self.close_ahead(now);
         busy || self.restless > 0
+    }
+
+    /// What was proposed ahead of this node's clock is closed when that has come there. One that stands still never does: where nothing is under way, later
+    /// ones go above it then.
+    fn close_ahead(&mut self, now: Nanos) {
+        self.look_at_pace(now);
+        let (.., pace) = self.pace;
+        if pace <= STANDS_STILL_PACE && self.owns.all.is_empty() && self.outcomes.unheard() == 0 {
+            self.stamps.close_ahead();
+        }
     }
 
     /// All that is over everywhere is over here: by the word of its coordinator, which has heard so of this replica.

@@ -6,14 +6,15 @@ mod named;
 mod together;
 
 use std::collections::VecDeque;
+use std::ops::{Bound, ControlFlow};
 
 use highwater_core::{
-    Abort, Clock, Durability, IndexKind, KeyKind, Levels, Outcome, Procedure, ProcedureId, Schema, TableId,
-    TableSpec, Transaction,
+    Abort, Clock, Direction, Durability, IndexKind, KeyKind, Levels, Outcome, Procedure, ProcedureId, Schema,
+    TableId, TableSpec, Transaction,
 };
 use highwater_kit::validation::marks_of;
 use highwater_kit::validation::message::About;
-use highwater_kit::validation::record::Record;
+use highwater_kit::validation::record::{Record, Told};
 use highwater_seam::Token;
 use highwater_seam::options::Options;
 
@@ -75,6 +76,18 @@ impl Procedure for Get {
     }
 }
 
+/// Scans from it on.
+struct Scan;
+
+impl Procedure for Scan {
+    const NAME: &'static str = "scan";
+
+    fn run<T: Transaction>(tx: &mut T, args: &[u8], _: &mut Vec<u8>) -> Result<(), Abort> {
+        let range = (Bound::Included(args), Bound::Unbounded);
+        tx.scan(TABLE, range, Direction::Forward, |_, _| ControlFlow::Continue(()))
+    }
+}
+
 /// Counts it up; its reply is the number.
 struct Count;
 
@@ -123,6 +136,7 @@ const GET: ProcedureId = ProcedureId(3);
 const COUNT: ProcedureId = ProcedureId(4);
 const WAVER: ProcedureId = ProcedureId(5);
 const COUNT_IF: ProcedureId = ProcedureId(6);
+const SCAN: ProcedureId = ProcedureId(7);
 
 /// The workers of number 0 of three nodes, in epoch 1.
 struct Trio {
@@ -162,16 +176,18 @@ fn replica(options: Options, clock: Clock, strict: bool) -> Vec<MeerkatWorker> {
     registry.register::<Count>();
     registry.register::<Waver>();
     registry.register::<CountIf>();
+    registry.register::<Scan>();
     let shared = Arc::new(Shared::new(options, Arc::new(clock), strict));
     let voters = (0..NODES).map(|node| (NodeId(node), life(NodeId(node)))).collect();
     let members = Members { voters, ..Members::default() };
     let ended = vec![Vec::new(); workers.into()];
     let change = Change { epoch: Epoch(1), base: Timestamp(1000), members, ended, cut: None };
-    let begin = Begin { change: Arc::new(change), store: store.clone(), marks: marks.clone(), afresh: false };
+    let (change, store, marks) = (Arc::new(change), &store, &marks);
+    let begin = Begin { change, store: store.clone(), marks: marks.clone(), afresh: false, more: false };
     let begin = Arc::new(begin);
     let worker = |at: u16| {
         shared.commands[usize::from(at)].put(Command::Begin(begin.clone()));
-        MeerkatWorker::new(at, shared.clone(), (&store, &marks), registry.clone(), Arc::default())
+        MeerkatWorker::new(at, shared.clone(), (store, marks), registry.clone(), Arc::default())
     };
     (0..workers).map(worker).collect()
 }
@@ -470,4 +486,37 @@ fn no_client_has_a_stamp_far_above_all_clocks() {
     trio.at(A).client_up(MS, client).expect("it may connect");
     assert_eq!(trio.at(A).deliver_client(MS, client, wish(2, 1 << 40)), Ok(()));
     assert_eq!(trio.at(A).delegates.granted(), 1);
+}
+
+/// With `async` a change may begin from a cut of what disks have. A replica had it on its disk, but one of its workers had not begun it: what that had written of the
+/// epoch before, above the cut, no other replica has.
+#[test]
+fn who_comes_back_leaves_out_what_a_change_cut_that_it_had_not_begun() {
+    for (at, there) in [(2000, true), (1500, false)] {
+        let mut trio = Trio::new(Durability::Memory);
+        trio.ask(A, MS, b"k");
+        let payload = trio.at(A).records.tell()[0].payload.clone();
+        let mut worker = replica(options(B, 1, Durability::Async), Clock::counter(), false).remove(0);
+        let first = worker.shared.commands[0].take().pop_front().expect("the first change");
+        let Command::Begin(first) = first else { panic!("it begins") };
+        let told = Told { outcome: Some(true), payload, ..Told::of(Timestamp(1600)) };
+        let began = Written::Began { epoch: Epoch(1), afresh: false, cut: None, ended: Vec::new() };
+        for record in [began, Written::Told(Epoch(1), told)] {
+            worker.recover(record.encode()).expect("it is a record");
+        }
+        worker.recovered().expect("all was handed in");
+        let Begin { change, store, marks, .. } = &*first;
+        let begin = |change: Change, more| {
+            let (change, store, marks) = (Arc::new(change), store.clone(), marks.clone());
+            Command::Begin(Arc::new(Begin { change, store, marks, afresh: false, more }))
+        };
+        let cut = Some(Timestamp(at));
+        let second = Change { epoch: Epoch(2), base: Timestamp(3000), cut, ..(**change).clone() };
+        worker.shared.commands[0].put(begin((**change).clone(), true));
+        worker.shared.commands[0].put(begin(second, false));
+        worker.take_commands(MS);
+        let mut latest = highwater_store::Latest::new(store.clone());
+        let version = latest.get(TABLE, b"k").expect("it is read");
+        assert_eq!(version.value.is_some(), there, "cut at {at}");
+    }
 }

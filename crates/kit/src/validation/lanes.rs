@@ -4,6 +4,9 @@
 //! several in a row committed. Where all want the same key they would be in each other's way: one goes after the other then. The oldest request goes
 //! first, and one that comes new stands behind those that wait. Lanes do not wait for each other.
 //!
+//! Attempts that write nothing are not rationed, and are no reason to make fewer: those who read are in each other's way never, and come to nothing one after the
+//! other if they are late (see [`strict`](super::strict)). They wait behind who writes, as they may run in one transaction with those.
+//!
 //! Coordinators of one key take turns: whoever has committed some attempts in a row *rests* for about as long as one takes, and when somebody else's commits here,
 //! those that wait go on at once. Both say no more than when an attempt begins, and a rest ends by itself.
 //!
@@ -46,6 +49,9 @@ type Age = (Nanos, u64);
 struct Lane {
     /// The oldest request first.
     waiting: BTreeMap<Age, Retry>,
+    /// How many of them write, as far as is known.
+    writers: usize,
+    /// Attempts that write.
     under_way: usize,
     window: usize,
     /// Attempts in a row that committed.
@@ -66,6 +72,7 @@ impl Lane {
     fn new() -> Lane {
         Lane {
             waiting: BTreeMap::new(),
+            writers: 0,
             under_way: 0,
             window: 1,
             good: 0,
@@ -110,11 +117,13 @@ impl Lanes {
         self.ages.len()
     }
 
-    /// Whether whoever comes new has to wait behind others.
-    pub fn is_crowded(&self, now: Nanos, lane: u64) -> bool {
-        let crowded =
-            |lane: &Lane| !lane.waiting.is_empty() || lane.under_way >= lane.window || now < lane.rests;
-        self.all.get(&lane).is_some_and(crowded)
+    /// Whether a request that comes new has to wait behind others.
+    pub fn is_crowded(&self, now: Nanos, asked: &Asked) -> bool {
+        let crowded = |lane: &Lane| {
+            let ahead = if asked.reads { lane.writers } else { lane.waiting.len() };
+            ahead > 0 || lane.under_way >= lane.window || now < lane.rests
+        };
+        self.all.get(&asked.lane).is_some_and(crowded)
     }
 
     /// A request waits. `failed`: an attempt of it came to nothing.
@@ -122,15 +131,16 @@ impl Lanes {
         self.count += 1;
         let (name, at) = (retry.asked.lane, (retry.asked.since, self.count));
         let lane = self.all.entry(name).or_insert_with(Lane::new);
-        if failed {
+        if failed && !retry.asked.reads {
             (lane.window, lane.good, lane.rests) = ((lane.window / 2).max(1), 0, retry.at);
         }
+        lane.writers += usize::from(!retry.asked.reads);
         lane.waiting.insert(at, retry);
         self.ages.insert(at, name);
         self.look_at(name);
     }
 
-    /// An attempt is under way. Whether it counts: there is a lane.
+    /// An attempt that writes is under way. Whether it counts: there is a lane.
     pub fn begin(&mut self, name: u64) -> bool {
         let Some(lane) = self.all.get_mut(&name) else { return false };
         lane.under_way += 1;
@@ -218,7 +228,7 @@ impl Lanes {
         let (kept, gone): (Vec<_>, Vec<_>) = lanes
             .map(|(name, mut lane)| {
                 let waiting = std::mem::take(&mut lane.waiting);
-                ((name, Lane { due: None, listed: false, ..lane }), waiting)
+                ((name, Lane { writers: 0, due: None, listed: false, ..lane }), waiting)
             })
             .unzip();
         self.all = kept.into_iter().filter(|(_, lane)| lane.under_way > 0).collect();
@@ -227,9 +237,11 @@ impl Lanes {
 
     fn remove(&mut self, at: Age) -> Option<Retry> {
         let name = self.ages.remove(&at)?;
-        let retry = self.all.get_mut(&name)?.waiting.remove(&at);
+        let lane = self.all.get_mut(&name)?;
+        let retry = lane.waiting.remove(&at)?;
+        lane.writers -= usize::from(!retry.asked.reads);
         self.look_at(name);
-        retry
+        Some(retry)
     }
 
     /// Something changed in a lane.
@@ -310,7 +322,8 @@ mod tests {
             assert!(lanes.take(20).is_some_and(|retry| lanes.begin(retry.asked.lane)));
             lanes.end(1, true, 1, (50, 0));
         }
-        assert_eq!((lanes.next(), since(lanes.take(49)), lanes.is_crowded(49, 1)), (Some(50), None, true));
+        let crowded = lanes.is_crowded(49, &retry(1, 49, 49).asked);
+        assert_eq!((lanes.next(), since(lanes.take(49)), crowded), (Some(50), None, true));
         let turn = |lanes: &Lanes| lanes.all[&1].turn;
         assert_eq!(turn(&lanes), 2 * IN_A_ROW, "nobody else was heard of");
         lanes.wake(1, 30, |_| true);
@@ -361,7 +374,7 @@ mod tests {
         };
         assert_eq!(again(&mut lanes), Some(0), "the oldest one");
         assert_eq!(
-            (again(&mut lanes), lanes.next(), lanes.is_crowded(20, 1)),
+            (again(&mut lanes), lanes.next(), lanes.is_crowded(20, &retry(1, 20, 20).asked)),
             (None, None, true),
             "one at a time"
         );
@@ -388,7 +401,29 @@ mod tests {
         assert_eq!(since(lanes.take(10)), Some(0));
         assert!(lanes.begin(1));
         assert_eq!((lanes.next(), since(lanes.take(30))), (Some(30), Some(200)));
-        assert!(!lanes.is_crowded(30, 2) && lanes.is_crowded(30, 1) && !lanes.is_crowded(30, 3));
+        let crowded = [1, 2, 3].map(|lane| lanes.is_crowded(30, &retry(lane, 30, 30).asked));
+        assert_eq!(crowded, [true, false, false]);
+    }
+
+    /// Those who read wait for who writes, and not for each other.
+    #[test]
+    fn those_who_read_go_beside_each_other() {
+        let reads = |since| {
+            let retry = retry(1, since, 20 + since);
+            Retry { asked: Asked { reads: true, ..retry.asked }, ..retry }
+        };
+        let mut lanes = Lanes::default();
+        (0..10).for_each(|since| lanes.put_off(reads(since), true));
+        assert!(!lanes.is_crowded(5, &reads(11).asked), "another one need not wait");
+        let taken: Vec<_> = std::iter::from_fn(|| since(lanes.take(24))).collect();
+        assert_eq!((taken, lanes.next()), ((0..5).collect(), Some(25)), "each when it is due");
+        lanes.put_off(retry(1, 1, 20), false);
+        assert!(lanes.is_crowded(5, &reads(11).asked), "they may go together with who writes");
+        assert_eq!(since(lanes.take(20)), Some(1));
+        assert!(lanes.begin(1));
+        assert_eq!((lanes.next(), since(lanes.take(40))), (None, None), "what is under way is in their way");
+        lanes.end(1, true, 1, (0, 0));
+        assert_eq!(std::iter::from_fn(|| since(lanes.take(40))).count(), 5);
     }
 
     /// A request that waits ends in time, whether its turn comes or not.

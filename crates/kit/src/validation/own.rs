@@ -34,6 +34,8 @@ pub struct Asked {
     pub alone: bool,
     /// It was refused at home for a transaction under way that writes what its lane wants: it is not executed before that is over.
     pub held: bool,
+    /// The transaction of its last attempt wrote nothing: nobody who reads is in its way, and it is in nobody's who does.
+    pub reads: bool,
 }
 
 /// A request that runs in the transaction of another one, behind it: they commit together, or none of them does.
@@ -98,6 +100,7 @@ impl Asked {
             waited: false,
             alone: false,
             held: false,
+            reads: false,
         }
     }
 
@@ -265,7 +268,7 @@ impl Owns {
         self.bytes += own.bytes();
         self.reply_bytes += own.reply_bytes();
         self.joined += own.joined.len();
-        let counts = self.lanes.begin(own.asked.lane);
+        let counts = !own.asked.reads && self.lanes.begin(own.asked.lane);
         let before = self.all.insert(ts, Own { counts, ..own });
         assert!(before.is_none(), "{ts} names one transaction");
     }
@@ -375,6 +378,7 @@ mod tests {
             waited: false,
             alone: false,
             held: false,
+            reads: false,
         };
         Own {
             asked,

@@ -71,6 +71,14 @@ impl Scan<'_> {
         covers(self.range, key)
     }
 
+    /// Where it begins; empty: with the table.
+    pub fn low(&self) -> &[u8] {
+        match self.range.0 {
+            Bound::Included(low) | Bound::Excluded(low) => low,
+            Bound::Unbounded => &[],
+        }
+    }
+
     /// Which version of a key the scan saw; zero if it saw none.
     #[inline]
     pub fn version_of(&self, key: &[u8]) -> Timestamp {
@@ -219,10 +227,17 @@ impl Payload {
         Writes::new(bytes).map(|write| write.expect(SOUND))
     }
 
-    /// The first key that it writes, by its hash; or reads, if it writes none.
+    /// Whether it writes nothing.
+    pub fn only_reads(&self) -> bool {
+        self.writes().next().is_none()
+    }
+
+    /// The first key that it writes, by its hash; if it writes none, reads; if it reads none, where its first scan begins.
     pub fn first_key(&self) -> Option<u64> {
         let written = self.writes().next().map(|write| with_key(write.key, |key| hash(write.table, key)));
-        written.or_else(|| self.reads().next().map(|read| hash(read.table, read.key)))
+        let read = || self.reads().next().map(|read| hash(read.table, read.key));
+        let scanned = || self.scans().next().map(|scan| hash(scan.table, scan.low()));
+        written.or_else(read).or_else(scanned)
     }
 
     /// Up to when it read of a key all that was written, if it read it by itself or in a range: the version that it saw, or as of when it read.

@@ -133,6 +133,11 @@ impl Stamps {
         self.last()
     }
 
+    /// Nor at or below single ones that are further ahead.
+    pub fn close_ahead(&mut self) {
+        self.last = self.last.max(self.ahead.last().copied().unwrap_or(0));
+    }
+
     /// The largest timestamp that this coordinator may have proposed, but for single ones that are further ahead.
     #[inline]
     pub fn last(&self) -> Timestamp {
@@ -185,5 +190,9 @@ mod tests {
         a.observe(Timestamp(far.0 - 32));
         assert!(a.next(Timestamp::ZERO, 0) > far, "not the same one");
         assert!(a.ahead.is_empty() || a.close() > far);
+        let far = a.ahead(Timestamp::ZERO, 1 << 20);
+        assert!(a.close() < far);
+        a.close_ahead();
+        assert!(a.close() >= far && a.next(Timestamp::ZERO, 0) > far);
     }
 }

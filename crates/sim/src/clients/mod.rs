@@ -78,8 +78,8 @@ pub struct Clients {
     pub trace: u64,
     /// What a read that asked for freshness did not see.
     pub missed: Option<String>,
-    /// When a transaction was acknowledged last, snapshot reads aside.
-    pub served_at: Nanos,
+    /// By worker, when a transaction of its number was acknowledged last, at whatever node; snapshot reads aside.
+    served: Vec<Nanos>,
     /// How often a request ended so.
     pub outcomes: BTreeMap<&'static str, u64>,
 }
@@ -118,7 +118,7 @@ impl Clients {
             wrong: None,
             missed: None,
             trace: 0,
-            served_at: 0,
+            served: vec![0; usize::from(workers)],
             outcomes: BTreeMap::new(),
         };
         for at in 0..all.clients.len() {
@@ -126,6 +126,16 @@ impl Clients {
             all.plan_step(start, at, Step::Ask);
         }
         all
+    }
+
+    /// Since when no worker's number has been without service: the earliest of what each acknowledged last.
+    pub fn served_at(&self) -> Nanos {
+        self.served.iter().copied().min().unwrap_or(0)
+    }
+
+    fn serves(&mut self, reply: &Reply) {
+        let served = &mut self.served[usize::from(reply.from.1)];
+        *served = reply.at.max(*served);
     }
 
     /// When a client wants to do something next.
@@ -308,7 +318,7 @@ impl Clients {
     fn hear_of_many(&mut self, reply: &Reply, hand: &Hand) {
         self.mix(reply.token.0 ^ reply.at);
         match self.pipelines.hear(reply, hand, &mut self.journal) {
-            Ok(()) if reply.outcome == Outcome::Committed => self.served_at = self.served_at.max(reply.at),
+            Ok(()) if reply.outcome == Outcome::Committed => self.serves(reply),
             Ok(()) => {}
             Err(wrong) => self.wrong = Some(wrong),
         }
@@ -335,7 +345,8 @@ impl Clients {
         }
         self.answers.hear(reply, asked);
         if status == Status::Ok && !asked.snap {
-            self.served_at = self.served_at.max(reply.at);
+            let served = &mut self.served[usize::from(reply.from.1)];
+            *served = reply.at.max(*served);
         }
         let client = asked.client;
         self.count(name);
@@ -385,6 +396,11 @@ impl Clients {
     /// One small request for each worker: proof of progress.
     pub fn probes(&mut self) -> Vec<Vec<Op>> {
         self.work.probes()
+    }
+
+    /// A request that writes a key and deletes it.
+    pub fn last_delete(&mut self) -> Vec<Vec<Op>> {
+        self.work.last_delete()
     }
 
     /// Reads of every key that was ever used, in requests of a few.

@@ -207,6 +207,14 @@ impl Work {
         (0..self.workers).map(|_| vec![if full { Op::Total } else { Op::Audit(self.value()) }]).collect()
     }
 
+    /// A request that writes a key and deletes it, or the other way round. It only reads where memory may have ended.
+    pub(super) fn last_delete(&mut self) -> Vec<Vec<Op>> {
+        if self.load.sizes.memory > 0 {
+            return vec![vec![Op::Total]];
+        }
+        vec![(0..2).map(|_| Op::Toggle(0, self.value())).collect()]
+    }
+
     /// Reads of every key that was ever used, in requests of a few.
     pub fn last_reads(&self) -> Vec<Vec<Op>> {
         let reads = self.used.iter().map(|(kind, key)| match kind {

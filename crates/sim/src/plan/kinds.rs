@@ -239,6 +239,7 @@ impl Plan {
             self.faults.push(Scheduled { at_ns, for_ns, fault });
         }
         self.hang_disks();
+        self.stall_changes();
         self.trouble_disks();
         self.faults.sort_by_key(|fault| fault.at_ns);
         self
@@ -263,6 +264,32 @@ impl Plan {
         };
         let hangs = |(at_ns, for_ns)| Scheduled { at_ns, for_ns, fault: Fault::HungDisk(victim) };
         self.faults.extend(times.into_iter().map(hangs));
+    }
+
+    /// In one of three plans of an engine without a leader disks stall where changes of epoch are led: one that is slow meanwhile, another node ends and comes
+    /// back, which is a reason for a change, and whoever leads that ends in the middle of it, with its promise on no disk, and comes back. From chance
+    /// of their own, as above.
+    fn stall_changes(&mut self) {
+        let random = &mut Random::new(self.seed ^ 0x57a1);
+        if !self.engine().is_ok_and(|engine| engine.abilities().leaderless) || !random.one_in(3) {
+            return;
+        }
+        let (timeout, beat) = (self.settings.election_timeout, self.settings.heartbeat);
+        for _ in 0..random.between(1, 3) {
+            let at_ns = random.below(self.length_ns);
+            // The first of those that are heard leads, as a rule.
+            let slow = random.below(u64::from(self.replicas.div_ceil(2))) as u8;
+            let ends = (slow + 1 + random.below(u64::from(self.replicas) - 1) as u8) % self.replicas;
+            let by = random.between(beat, 2 * timeout);
+            let change_at = at_ns + timeout / 2;
+            for (at_ns, for_ns, fault) in [
+                (at_ns, 6 * timeout, Fault::SlowDisk(Victim::Node(slow), by)),
+                (change_at, timeout / 4, Fault::Kill(Victim::Node(ends))),
+                (change_at, timeout / 8, Fault::Kill(Victim::Candidate)),
+            ] {
+                self.faults.push(Scheduled { at_ns, for_ns, fault });
+            }
+        }
     }
 
     /// Disks are damaged, files cannot be opened, starts end early, and leaders' disks are full for so long that they make way: each in one

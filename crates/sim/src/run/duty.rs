@@ -11,7 +11,7 @@
 //! An engine that does not go on when a replica is lost owes service as long as all replicas are such a set.
 //!
 //! The others may be dead, stuck, slow, or cut off from some and heard by others; one of them may lead. Within its bound
-//! (`Run::bound`) some transaction must be acknowledged. That bound is the one that a healed cluster gets in the second
+//! (`Run::bound`) some transaction of each worker's number must be acknowledged, at any node. That bound is the one that a healed cluster gets in the second
 //! stage, for the same reasons: an election that fails (candidates at the same time, an interrupted worker, a frame of the
 //! long tail) is followed by another one within two election timeouts at the machine's own rate, a takeover that cannot end
 //! is given up after ten, and each of some tens of attempts succeeds with a chance of far more than a half. What is outside

@@ -1,6 +1,6 @@
-//! Whoever owes service serves: while faults happen, and beside those that last.
+//! Whoever owes service serves, on each of its workers: while faults happen, and beside those that last.
 //!
-//! While nobody is served for half the bound, or at the end of the first stage, requests are sent to whoever believes to
+//! While some worker's number serves nobody for half the bound, or at the end of the first stage, requests are sent to whoever believes to
 //! lead, so that nobody can say that nobody asked.
 
 use highwater_core::NodeId;
@@ -29,7 +29,7 @@ impl<H: House> Run<H> {
         }
         self.duty.next_look = now + self.plan.settings.election_timeout;
         let Some(since) = self.duty.owed(&self.world, &self.hand) else { return Ok(()) };
-        let silent = now - since.max(self.clients.served_at).min(now);
+        let silent = now - since.max(self.clients.served_at()).min(now);
         if silent > self.bound() {
             return self.owe(since);
         }
@@ -41,8 +41,8 @@ impl<H: House> Run<H> {
 
     fn owe(&self, since: Nanos) -> Result<(), Verdict> {
         let what = format!(
-            "{OWED}: nothing acknowledged since {:.3} ms, though nothing changed since {:.3} ms",
-            self.clients.served_at as f64 / MS as f64,
+            "{OWED}: some worker has acknowledged nothing since {:.3} ms, though nothing changed since {:.3} ms",
+            self.clients.served_at() as f64 / MS as f64,
             since as f64 / MS as f64
         );
         self.fail(FailureKind::Stuck(OWED), what)
@@ -75,7 +75,7 @@ impl<H: House> Run<H> {
                 waits_until = self.world.now + 4 * timeout;
             }
             match self.duty.owed(&self.world, &self.hand) {
-                Some(since) if self.clients.served_at > since.max(begin) => {
+                Some(since) if self.clients.served_at() > since.max(begin) => {
                     self.world.mark("majorities that served beside faults that last");
                     break;
                 }

@@ -153,7 +153,20 @@ impl<H: House> Run<H> {
         }
         self.show()?;
         // Last: a request that a client gave up and sent again may still have been on its way.
-        self.converge("all replicas converge at the end")
+        self.converge("all replicas converge at the end")?;
+        self.forget()
+    }
+
+    /// What is over everywhere is forgotten, where replicas say to each other that it is: records, and tombstones once nobody writes below them. The
+    /// last delete is asked for on one worker, and all others have nothing to do.
+    fn forget(&mut self) -> Result<(), Verdict> {
+        if !self.world.engine().abilities().leaderless {
+            return Ok(());
+        }
+        self.serve("a last delete is answered", Clients::last_delete)?;
+        self.wait("nothing is left of what is over everywhere", |run| {
+            run.world.belonging().all(|id| run.world.keeps_nothing(id))
+        })
     }
 
     /// All nodes are there and hear each other, and no cluster is born, since one of them may have forgotten that it was: it says so, and what

@@ -375,6 +375,13 @@ impl<L: Library> World<L> {
         self.options.engine
     }
 
+    /// Whether a node that is up holds no record of a transaction, and no tombstone.
+    pub fn keeps_nothing(&self, id: NodeId) -> bool {
+        self.replica(id).is_some_and(|replica| {
+            replica.controller.memory().logs == 0 && !replica.controller.store().has_tombstones()
+        })
+    }
+
     /// Whether everyone votes and has installed all that was decided; else what is missing.
     pub fn converged(&self) -> Result<u64, String> {
         self.options.engine.converged(&self.statuses())

@@ -13,7 +13,7 @@ pub(super) struct Timed {
     clocks: Vec<Arc<AtomicU64>>,
     under_way: Vec<(Nanos, (NodeId, NodeId), Frame)>,
     /// How long frames of each node take.
-    takes: [Nanos; 3],
+    pub(super) takes: [Nanos; 3],
     pub(super) now: Nanos,
     asked: u64,
 }
@@ -50,7 +50,7 @@ impl Timed {
         }
     }
 
-    fn run(&mut self, for_ns: Nanos) {
+    pub(super) fn run(&mut self, for_ns: Nanos) {
         let end = self.now + for_ns;
         while self.now < end {
             self.step();
@@ -64,7 +64,7 @@ impl Timed {
         token
     }
 
-    fn outcome(&self, token: Token) -> Option<Outcome> {
+    pub(super) fn outcome(&self, token: Token) -> Option<Outcome> {
         self.trio.replies.iter().find(|(_, of, _)| *of == token).map(|(.., outcome)| *outcome)
     }
 

@@ -1,6 +1,7 @@
 //! Replicas of several workers that have a turn when they asked for one, when something comes, or when their controller wakes them.
 
 use super::*;
+use highwater_kit::validation::own::Asked;
 
 /// Three replicas; frames take no time.
 struct Cluster {
@@ -124,4 +125,23 @@ fn who_wants_the_same_key_waits_in_a_lane() {
     }
     let conflicts = cluster.at(A, 0).0.counters.conflicts.load(Ordering::Relaxed);
     assert!(conflicts < 100, "{conflicts} attempts of 200 transactions came to nothing");
+}
+
+/// What was refused again and again is proposed ahead of its coordinator's clock. Its record goes when it is over everywhere, though that clock stands still, and
+/// nobody asks for anything any more.
+#[test]
+fn what_was_ahead_of_a_clock_that_stands_still_is_forgotten() {
+    let mut cluster = Cluster::new(1, Durability::Memory);
+    cluster.run(10 * MS);
+    let now = cluster.now;
+    let (own, due) = cluster.at(A, 0);
+    let asked = Asked { attempts: 20, ..Asked::of(now, &Request::new(Token(1), PUT, b"k")) };
+    own.attempt(now, asked, Timestamp::ZERO);
+    let ahead = own.shared.layout.ticks_between(own.stamps.last(), own.latest);
+    assert!(ahead > 500, "{ahead} ticks");
+    *due = now;
+    cluster.run(300 * MS);
+    assert_eq!(cluster.committed, 1);
+    let left: usize = cluster.workers.iter().flatten().map(|(own, _)| own.records.len()).sum();
+    assert_eq!(left, 0, "records of what is over everywhere");
 }

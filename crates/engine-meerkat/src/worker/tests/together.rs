@@ -128,3 +128,18 @@ fn coordinators_of_one_key_take_turns() {
         assert!(replies.iter().all(|of| 8 * of > all), "{replies:?}: each has its share");
     }
 }
+
+/// Whoever comes too late comes in time with the next attempt. Those who read are in nobody's way who does: where many are late, as frames are slow, none
+/// waits for another one, whether they may share a transaction (they read one key) or not (they scan).
+#[test]
+fn those_who_read_do_not_wait_for_each_other() {
+    for procedure in [GET, SCAN] {
+        let mut timed = Timed::new(true, 10, [0, 0, 0]);
+        timed.takes = [20 * MS, MS, MS];
+        let reads: Vec<_> = (0..40).map(|_| timed.ask(A, procedure, b"k")).collect();
+        timed.run(200 * MS);
+        let committed =
+            reads.iter().filter(|token| timed.outcome(**token) == Some(Outcome::Committed)).count();
+        assert_eq!(committed, reads.len(), "of {procedure:?}");
+    }
+}

@@ -10,6 +10,7 @@ use super::*;
 
 const X: Set = 1;
 const Y: Set = 2;
+const Z: Set = 4;
 
 /// The product's marks and store, as one replica has them.
 struct Real {
@@ -21,7 +22,7 @@ struct Real {
 
 impl Real {
     fn new() -> Real {
-        let spec = TableSpec { name: "t", keys: KeyKind::Bytes, index: IndexKind::Hash };
+        let spec = TableSpec { name: "t", keys: KeyKind::Bytes, index: IndexKind::Ordered };
         let schema = Schema::new(vec![spec]);
         let (marks, store) = (Marks::new(&schema, 0), Store::new(schema));
         Real { marks, latest: Latest::new(store.clone()), applier: Applier::new(store), marked: 0 }
@@ -109,6 +110,32 @@ fn validation_is_the_product_s() {
     println!("{count} orders");
 }
 
+/// The same of scans, of what they can have seen: what is there and was not passed was not there.
+#[test]
+fn validation_of_scans_is_the_product_s() {
+    let mut count = 0;
+    for intents in [
+        [intent(0, 0, X), intent(0, X, X).deleting(X), intent(0, X | Y, Z).scanning()],
+        [intent(0, 0, Y), intent(0, X | Y | Z, X).scanning(), intent(0, 0, Z)],
+        [intent(0, Y | Z, X).scanning(), intent(0, X | Y, Z).scanning(), intent(0, 0, Y)],
+    ] {
+        let bounds = bounds(3, &intents);
+        for version in 0..=2 {
+            let mut state = bounds.start();
+            for tx in 0..3 {
+                // Of those who write the key, as a scan would see it.
+                let version = |key: usize| {
+                    let wrote = |of: &usize| bounds.intents[*of].writes & bit(key) != 0 && ts(*of) <= version;
+                    (0..tx).filter(wrote).map(ts).max().unwrap_or(0)
+                };
+                state.txs[tx] = Tx { epoch: 1, versions: std::array::from_fn(version), ..Tx::default() };
+            }
+            orders(&bounds, &state, &mut Vec::new(), &mut count);
+        }
+    }
+    println!("{count} orders");
+}
+
 /// What a replica may tell of a transaction.
 fn records() -> Vec<Record> {
     let known = Record { known: true, vote: Vote::No, ..Record::default() };
@@ -163,10 +190,12 @@ fn a_change_of_epoch_decides_as_the_product_does() {
             ([intent(0, 0, X), intent(1, X, 0)], 0),
             ([intent(0, 0, X), intent(1, X, 0)], 1),
             ([intent(0, X, 0), intent(1, 0, X)], 0),
+            ([intent(0, 0, X), intent(1, X | Y, Z).scanning()], 0),
+            ([intent(0, 0, X), intent(1, X | Y, Z).scanning()], 1),
         ] {
             let bounds = bounds(nodes, &intents);
             let bounds = if strict { bounds.strict() } else { bounds };
-            println!("{nodes} nodes: {} replies", compare_merges(&bounds, [version, 0]));
+            println!("{nodes} nodes: {} replies", compare_merges(&bounds, [version, 0, 0]));
         }
     }
 }

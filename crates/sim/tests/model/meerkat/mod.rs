@@ -1,7 +1,7 @@
 //! Meerkat in every order of its steps: validation, the fast and the slow path, backup coordinators, changes of epoch, a replica that
 //! loses its memory and comes back, and real time.
 //!
-//! Three to five replicas and up to three transactions, each of which reads and writes some of two keys ([`Intent`]). A transaction is
+//! Three to five replicas and up to three transactions, each of which reads, scans and writes some of three keys ([`Intent`]). A transaction is
 //! named by its timestamp: of all orders in which timestamps can be given out each [`Bounds::intents`] is one. Where the product has
 //! a pure rule it is asked: `own.rs` (what votes decide), `worker/terminate.rs` (what a backup may propose), `merge.rs` (what a change of
 //! epoch decides), `quorum.rs`. Validation is stated anew ([`rules`]) and compared with the product's marks and store.
@@ -26,22 +26,29 @@
 //! A transaction's reads, a validation, an outcome's installation and a copy are one step each. That they may be more in the product
 //! is the business of `threads` and of the simulator: each key is looked at and marked under one lock.
 //!
-//! *Which step is which function of the product*, each with its guards ([`Bounds::may`](Bounds) is [`is_closed`] and a known outcome there):
+//! *Which step is which function of the product*, and its guard there. Where a guard is `Bounds::may`, the product's is [`is_closed`] and a known outcome; that
+//! no record is made behind its back is asserted by `Records::entry` and `accept`.
 //!
-//! | step | product |
-//! |---|---|
-//! | `Begin` | `attempt` (`worker/coordinate.rs`) |
-//! | `Validate` | `on_validate`, `vote` (`worker/replicate.rs`, `worker/coordinate.rs`) |
-//! | `Ripen`, `Tick` | `ripen`, `take_head` |
-//! | `Settle`, `Propose` | `decide` |
-//! | `Promise` | `on_prepare`, and `take_over` for its own |
-//! | `Back`, and `Accept` by who proposes | `on_promise` |
-//! | `Accept` | `on_accept`, `propose` |
-//! | `Learn` | `on_accepted`, `on_accepted_later` |
-//! | `Conclude` | `on_outcome`, `on_settle`, `on_over`: all by `conclude` |
-//! | `Trim`, `Collect` | `trim`, `collect` (`worker/mod.rs`) |
-//! | `Wipe`, `Join` | a life that ends; `begin` afresh and a copy |
-//! | `Pause`, `Merge`, `Agree`, `Enter` | `controller/`, `merge`, `begin` (`worker/epochs.rs`) |
+//! | step | product | guard |
+//! |---|---|---|
+//! | `Begin` | `attempt` (`worker/coordinate.rs`) | `working`, `votes`; `Stamps` gives each timestamp once, above the base and all that was read |
+//! | `Validate` | `on_validate`, `vote` (`worker/replicate.rs`, `worker/coordinate.rs`) | `may`; `Record::valid` is set once; `is_late` |
+//! | `Ripen`, `Tick` | `ripen`, `take_head`, `hold_clock` | `Record::withheld` and no outcome; a clock never goes back |
+//! | `Settle`, `Propose` | `decide` | it is among the own ones: not over, and in `Phase::Validating` |
+//! | `Promise` | `on_prepare`, and `take_over` for its own (`worker/terminate.rs`) | `may`; `Record::view`; a withheld vote is taken back |
+//! | `Back`, and `Accept` by who proposes | `on_promise` | `may`; `Termination::view`, `Stage::Preparing`: one proposal |
+//! | `Accept` | `on_accept`, `consider`, `propose` | `may`; `Record::view`; with what it writes, if it commits in a view above 0 |
+//! | `Learn` | `on_accepted`, `on_accepted_later` | `Phase::Accepting`; `Stage::Accepting` of the same view |
+//! | `Conclude` | `on_outcome`, `on_settle`, `on_over`: all by `conclude` | `is_closed` and no record: nothing; one outcome |
+//! | a transaction is `closed` (`forget`) | `close` (`worker/mod.rs`) | asserted there: it is over here, but for one that a client gave back and proposed all the same |
+//! | `Trim`, `Collect` | `trim`, `collect` (`worker/mod.rs`) | `closed`; nothing under way that is older, on any worker: `Records::trim` |
+//! | `Wipe`, `Join` | a life that ends; `begin` afresh and a copy | lives of voters: `Seat::is_voter` |
+//! | `Pause` | `pause`, and `Records::tell` (`worker/epochs.rs`, `controller/accept.rs`) | `working` from here on; what is withheld is not told |
+//! | `Merge` | `merge` (`merge.rs`), `propose` (`controller/attempt.rs`) | a majority of promises, its own on its disk |
+//! | `Agree` | `on_accept` (`controller/accept.rs`) | the round is not below what was promised |
+//! | `Enter` | `begin` (`worker/epochs.rs`) | the change was chosen; `set_open` once all workers have installed it |
+//!
+//! Clients that coordinate (`worker/delegates.rs`) go the same ways: `validate`, `consider`, `settle_granted`; their homes end what they leave.
 //!
 //! [`is_closed`]: highwater_engine_meerkat
 //!
@@ -49,7 +56,8 @@
 //! timestamp; nothing that is over everywhere is under way anywhere; who takes part in a later epoch has installed what committed before; a change of epoch has one result; and, where real time is
 //! promised, a transaction that began when another one was answered is later in the order.
 //!
-//! Left out: retries (another transaction), ranges and slots (coarser marks refuse more), members that leave for good.
+//! Left out: retries (another transaction), that keys share slots and ranges shards (coarser marks refuse more), scans that end early, members that leave for
+//! good.
 
 mod compare;
 mod epochs;
@@ -70,8 +78,8 @@ use std::sync::Arc;
 pub const NODES: usize = 5;
 /// Transactions, at most.
 pub const TXS: usize = 3;
-/// Keys.
-pub const KEYS: usize = 2;
+/// Keys, in their order.
+pub const KEYS: usize = 3;
 /// Views of a transaction, the coordinator's included, at most.
 pub const VIEWS: usize = 3;
 /// Attempts at one change of epoch, at most.
@@ -105,6 +113,8 @@ pub struct Intent {
     pub writes: Set,
     /// Which of these it deletes.
     pub deletes: Set,
+    /// It reads all from the first to the last of what it reads in one scan, which passes the records that are there.
+    pub scans: bool,
 }
 
 /// What a replica said, or will.

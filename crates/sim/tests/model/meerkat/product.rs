@@ -1,11 +1,14 @@
 //! The product's own rules, asked by the model.
 
+use std::ops::Bound;
+
+use highwater_core::codec::{put_bytes, put_varint};
 use highwater_core::log::{Key, TxWriter};
 use highwater_core::{TableId, Timestamp};
 use highwater_engine_meerkat::merge::merge;
 use highwater_engine_meerkat::safe;
 use highwater_kit::validation::own::{Decision, Phase, Tally};
-use highwater_kit::validation::payload::{Payload, Read, put_read};
+use highwater_kit::validation::payload::{Payload, Read, put_bound, put_read, put_version};
 use highwater_kit::validation::quorum::Quorums;
 use highwater_kit::validation::record::Told;
 
@@ -13,7 +16,7 @@ use super::rules::Choices;
 use super::*;
 
 pub const TABLE: TableId = TableId(0);
-pub const NAMES: [&[u8]; KEYS] = [b"x", b"y"];
+pub const NAMES: [&[u8]; KEYS] = [b"x", b"y", b"z"];
 
 /// What the mistake makes of the quorums of a cluster.
 pub fn quorums(nodes: usize, strict: bool, mistake: Option<Mistake>) -> Quorums {
@@ -58,11 +61,26 @@ pub fn proposal(bounds: &Bounds, promises: &[Option<Promised>; NODES], of: Set) 
 
 /// What a transaction sends to the replicas.
 pub fn payload(bounds: &Bounds, tx: usize, versions: [Ts; KEYS], as_of: Ts) -> Payload {
-    let Intent { reads, writes, deletes, .. } = bounds.intents[tx];
-    let mut section = Vec::new();
-    for key in members(reads) {
-        let version = Timestamp(versions[key].into());
-        put_read(&mut section, Read { table: TABLE, key: NAMES[key], version, deleted: false });
+    let Intent { reads, writes, deletes, scans, .. } = bounds.intents[tx];
+    let (mut section, mut scan) = (Vec::new(), Vec::new());
+    let keys: Vec<usize> = members(reads).collect();
+    let deleted = |key: usize| versions[key] > 0 && bounds.is_absent(versions[key], key);
+    if scans && let [first, .., last] = keys[..] {
+        assert_eq!(keys, (first..=last).collect::<Vec<_>>(), "a scan passes all between its ends");
+        let seen: Vec<usize> = keys.iter().copied().filter(|key| versions[*key] > 0).collect();
+        scan.push(TABLE.0);
+        put_bound(&mut scan, Bound::Included(NAMES[first]));
+        put_bound(&mut scan, Bound::Included(NAMES[last]));
+        put_varint(&mut scan, seen.len() as u64);
+        for key in seen {
+            put_bytes(&mut scan, NAMES[key]);
+            put_version(&mut scan, Timestamp(versions[key].into()), deleted(key));
+        }
+    } else {
+        for key in &keys {
+            let version = Timestamp(versions[*key].into());
+            put_read(&mut section, Read { table: TABLE, key: NAMES[*key], version, deleted: false });
+        }
     }
     let mut writer = TxWriter::new(Vec::new());
     if writes != 0 {
@@ -75,7 +93,9 @@ pub fn payload(bounds: &Bounds, tx: usize, versions: [Ts; KEYS], as_of: Ts) -> P
         }
         writer.commit(Timestamp(ts(tx).into()));
     }
-    Payload::build(Timestamp(as_of.into()), (&section, reads.count_ones().into()), (&[], 0), writer.bytes())
+    let points = if scan.is_empty() { keys.len() as u64 } else { 0 };
+    let scans = u64::from(!scan.is_empty());
+    Payload::build(Timestamp(as_of.into()), (&section, points), (&scan, scans), writer.bytes())
 }
 
 /// What a change of epoch decides by these records: rules 1 to 5.

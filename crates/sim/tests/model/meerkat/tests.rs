@@ -9,6 +9,7 @@ use super::*;
 
 const X: Set = 1;
 const Y: Set = 2;
+const Z: Set = 4;
 
 impl Model for Bounds {
     type State = State;
@@ -64,13 +65,18 @@ impl Debug for Bounds {
 }
 
 pub fn intent(node: usize, reads: Set, writes: Set) -> Intent {
-    Intent { node, reads, writes, deletes: 0 }
+    Intent { node, reads, writes, deletes: 0, scans: false }
 }
 
 impl Intent {
     /// Deletes some of what it writes.
     pub fn deleting(self, deletes: Set) -> Intent {
         Intent { deletes, ..self }
+    }
+
+    /// Scans what it reads.
+    pub fn scanning(self) -> Intent {
+        Intent { scans: true, ..self }
     }
 }
 
@@ -138,6 +144,11 @@ fn came_and_went() -> [Intent; 3] {
     [intent(0, 0, X), intent(0, X, X).deleting(X), intent(1, X, Y)]
 }
 
+/// A scan passes a key that another transaction writes, or deletes, and one that nobody does.
+fn scanned(deletes: Set) -> [Intent; 2] {
+    [intent(0, 0, X).deleting(deletes), intent(1, X | Y, Z).scanning()]
+}
+
 fn search(what: &str, bounds: Bounds) {
     let started = Instant::now();
     let checker = bounds.clone().checker().threads(2).spawn_dfs().join();
@@ -167,6 +178,8 @@ fn every_schedule_without_failures_is_safe() {
     search("write skew", bounds(3, &write_skew()));
     search("of four nodes", bounds(4, &overwritten()));
     search("with real time", bounds(3, &overwritten()).strict());
+    search("scanned", bounds(3, &scanned(0)));
+    search("deleted and scanned", bounds(3, &scanned(X)));
 }
 
 #[test]
@@ -181,6 +194,7 @@ fn every_schedule_of_backup_coordinators_is_safe() {
 fn every_schedule_of_a_change_of_epoch_is_safe() {
     search("two transactions", bounds(3, &write_skew()).with(1, 2, 1, 0));
     search("two attempts and a backup", bounds(3, &one()).with(2, 2, 2, 0));
+    search("scanned", bounds(3, &scanned(0)).with(1, 2, 1, 0));
     search("a memory is lost", bounds(3, &read_of_the_old()).with(1, 2, 1, 1));
     search("a memory is lost, and votes again", bounds(3, &one()).with(1, 3, 1, 1));
 }
