@@ -1,6 +1,6 @@
 //! Checkpoints: a running store written into files, from which it is loaded after a restart.
 //!
-//! A checkpoint is a *fuzzy* scan, as the copy of a state between nodes is (`highwater_engines::copy`): the donor is the running
+//! A checkpoint is a *fuzzy* scan, as the copy of a state between nodes is (`highwater_kit::copy`): the donor is the running
 //! replica, the receiver is a set of files. The caller chooses a *floor*, a timestamp up to which everything is in the
 //! store. Then records are read one by one, while others write. What was read never was a state: it lacks some of what was
 //! written meanwhile. It becomes one once the log is applied from the floor up to the position at which the scan ended,

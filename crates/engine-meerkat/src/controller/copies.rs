@@ -106,9 +106,9 @@ mod tests {
     use highwater_store::Store;
 
     use super::*;
-    use crate::options::Options;
     use crate::shared::Shared;
     use highwater_kit::validation::marks_of;
+    use highwater_seam::options::Options;
 
     const DONOR: NodeId = NodeId(1);
 

@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering;
 use highwater_consensus::{Members, MembersChange, Voter};
 use highwater_core::evidence::{Start, Starts};
 use highwater_core::{Clock, EntryIndex, Epoch, Incarnation, NodeId, Schema, StreamId, Timestamp};
+use highwater_kit::copy::CopyName;
+use highwater_seam::memory::Account;
+use highwater_seam::options::Options;
+use highwater_seam::{ControlOutbox, Controller, DiskState};
 use highwater_store::Store;
 
 use super::super::control::{ControlMessage, Granted};
 use super::super::messages::Report;
 use super::super::shared::Shared;
 use super::RolisController;
-use crate::copy::CopyName;
-use crate::memory::Account;
-use crate::options::Options;
-use crate::seam::{ControlOutbox, Controller, DiskState};
 
 const STREAM: StreamId = StreamId(0);
 const PEER: NodeId = NodeId(2);

@@ -13,7 +13,7 @@ use highwater_disk::SimulatedDisk;
 use highwater_disk::journal::MIN_SEGMENT_BYTES;
 use highwater_engine_rolis::remains::founding;
 use highwater_engines::EngineKind;
-use highwater_seam::options::Options;
+use highwater_seam::Options;
 use highwater_store::{Digest, Store};
 
 use super::super::founding::{Founding, write_checkpoint};
