@@ -430,6 +430,8 @@ mod tests {
         assert_eq!(seconds(DIAL), "2 s");
     }
 
+    /// Once: `status` took no host names, said `Resource temporarily unavailable` for a silence, and nothing of the
+    /// cluster: it exited with 0 at a follower of a dead leader.
     #[test]
     fn names_are_resolved_and_every_address_is_tried() {
         // `localhost` is often ::1 first; nobody listens there.

@@ -183,6 +183,7 @@ fn cannot(what: &str, path: &Path, error: std::io::Error) -> Failure {
 mod tests {
     use super::*;
 
+    /// Once: `cert node --host 127.0.0.1`, as security.md had it, made a certificate that was not for `localhost`.
     #[test]
     fn hosts_are_added_to_those_of_the_own_machine() {
         let named = |hosts: &[&str]| {

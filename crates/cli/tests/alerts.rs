@@ -93,6 +93,8 @@ const HEALTHY: &[&str] = &[];
 const STALLED: &[&str] = &["HighwaterNobodyServes", "HighwaterNodeCannotServe", "HighwaterNodeDown"];
 const DOWN: &[&str] = &["HighwaterNobodyServes", "HighwaterNodeDown"];
 
+/// Once: the documented alert "nobody serves" could not fire: with all nodes down it summed nothing, and a leader without
+/// a majority went on to export `highwater_service{service="serving"} 1` while it refused everybody.
 #[test]
 fn alerts_fire_when_nobody_serves_and_not_before() {
     let mut cluster = Cluster::start("alerts", "workers = 1", None);

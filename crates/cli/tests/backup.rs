@@ -22,6 +22,8 @@ const LOAD: Duration = Duration::from_millis(5000);
 /// A time of the wall clock is known that well: two nodes' clocks are one here, a follower lags a little, and the machine is busy.
 const SLACK_MS: u64 = 1000;
 
+/// Once: what is decided was on a follower's disk hardly ever, and on a leader's not of the last entries before a pause:
+/// a restart had to be sent it anew, and no backup could hold it.
 #[test]
 fn a_cluster_under_load_is_archived_and_restored_to_any_moment() {
     let mut cluster = Cluster::start("backup", "id = \"north\"\ndurability = \"sync\"", None);

@@ -116,6 +116,8 @@ const MISUSES: [(&[&str], &str); 39] = [
     (&["check", "run.jsonl", "--level", "snapshot"], "strict, session, serializable"),
 ];
 
+/// Once: `bench --seconds 1e30` panicked after the load; a report that could not be written was told after the run; a
+/// full disk behind standard output was taken for a reader that had gone.
 #[test]
 fn a_bad_command_line_is_exit_code_2_and_one_line_that_says_what_to_do() {
     for (args, wanted) in MISUSES {
@@ -278,6 +280,8 @@ fn one_node(peer: &str, resp: &str, admin: &str, more: &str) -> String {
     )
 }
 
+/// Once: `config check` found nothing wrong with two doors at one address, cores that do not exist, a log level that is
+/// the name of nothing, timeouts and reserved memory that overflow.
 #[test]
 fn what_config_check_refuses_serve_refuses_too() {
     let good = |more: &str| one_node("a:7100", "a:7200", "a:7300", more);

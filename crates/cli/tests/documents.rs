@@ -218,6 +218,7 @@ fn decoded_tags(source: &str, name: &str) -> Vec<(u8, String)> {
     tags
 }
 
+/// Once: prose quoted constants that had changed (keys of a segment, fingers, chunks under way, who donates, timer slack)
 #[test]
 fn quoted_settings_are_the_defaults() {
     let defaults: Vec<(String, String)> = read("crates/node/src/config/default.toml")

@@ -168,6 +168,8 @@ fn strangers_do_no_harm(limit: u64, flags: impl Fn(usize) -> Vec<String>) {
     assert_eq!(get(&cluster, "large:7")[..3], *b"bbb");
 }
 
+/// Once: 256 connections that said nothing, at the admin or the peer port, ended a node with 128 descriptors: 32 were set
+/// aside for strangers, who could be 1,280, and the journal took EMFILE for its end.
 #[test]
 fn strangers_who_say_nothing_leave_the_journal_its_descriptors_with_128() {
     strangers_do_no_harm(128, |_| Vec::new());

@@ -314,6 +314,8 @@ fn why<T: std::fmt::Debug>(ended: Result<T, Error>) -> String {
     }
 }
 
+/// Once: library: a table that was not registered failed with no reason; one of another type read garbage; `read` wrote
+/// on the leader.
 #[test]
 fn a_table_that_nobody_told_the_builder_of_is_named() {
     let unknown = "table 7, \"forgotten\" (ordered, keys u64 in 8 bytes, values u64), is not known: give it to Builder::table";

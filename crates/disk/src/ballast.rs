@@ -110,6 +110,8 @@ mod tests {
     use super::*;
     use crate::simulated::SimulatedDisk;
 
+    /// Once: on a disk full of journal no checkpoint could be written: as many bytes were asked for as the store takes in
+    /// memory, though it needed a hundredth of that; and the journal had left nothing.
     #[test]
     fn room_that_is_held_is_there_on_a_full_disk_and_nowhere_else() {
         let disk = SimulatedDisk::new(1);

@@ -454,6 +454,7 @@ mod tests {
         assert_eq!(start(&disk).unwrap().starts.generation(), 2);
     }
 
+    /// Once: a node could not start on a disk that was full to the last byte: its identity is written anew.
     #[test]
     fn a_node_starts_on_a_full_disk_if_it_holds_ballast() {
         for at in 0.. {

@@ -478,6 +478,8 @@ mod tests {
         assert!(matches!(journal.due(), Some(Waits::Report(Report::Kept(1)))) && journal.due().is_none());
     }
 
+    /// Once: (While it was built.) Two changes were decided, on disk, and not begun by a worker when the power failed:
+    /// the first was not begun when it came back.
     #[test]
     fn the_latest_of_what_was_kept_counts() {
         let mut remembered = Remembered::default();

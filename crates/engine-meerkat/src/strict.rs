@@ -98,6 +98,8 @@ impl Lead {
 mod tests {
     use super::*;
 
+    /// Once: `meerkat-strict`: one transaction that was held up raised the lead of all others by all that it had lacked,
+    /// and they waited as long for half a second; on a busy machine that is always.
     #[test]
     fn a_lead_follows_refusals_and_fades_with_time() {
         let mut lead = Lead::default();

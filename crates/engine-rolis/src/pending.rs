@@ -172,6 +172,8 @@ mod tests {
         assert_eq!(pending.len(), 0);
     }
 
+    /// Once: offsets in an `Outbox` were 32 bits: more than 4 GiB released in one turn would have handed a client
+    /// another's bytes.
     #[test]
     fn a_turn_releases_a_bounded_number_of_bytes_and_asks_for_another() {
         let mut pending = Pending::default();

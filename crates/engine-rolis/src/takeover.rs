@@ -212,6 +212,8 @@ mod tests {
         assert!(!leadership.ready(before, StreamId(0), 1) && leadership.ready(ballot, StreamId(0), 1));
     }
 
+    /// Once: a candidate whose machine slept while it collected promises took that for a slow disk, and gave its takeover
+    /// six times as long: ten timeouts became a thousand. Disks are granted ten timeouts each at most.
     #[test]
     fn a_leader_whose_machine_slept_does_not_take_its_disk_to_be_as_slow() {
         let (timeout, ballot) = (500, Ballot { epoch: Epoch(2), node: NodeId(0) });

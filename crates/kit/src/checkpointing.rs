@@ -249,6 +249,7 @@ mod tests {
         assert!(two.published(number) && !two.published(number) && two.may_begin(0));
     }
 
+    /// Once: a checkpoint that failed after it was given up put the next one off.
     #[test]
     fn late_answers_are_of_another_checkpoint() {
         let (mut two, old) = settling();

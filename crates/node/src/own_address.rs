@@ -65,6 +65,7 @@ fn find_with(
 mod tests {
     use super::*;
 
+    /// Once: a node whose own name was not in the DNS yet ended at once, as with a bad configuration.
     #[test]
     fn a_name_is_waited_for_until_it_has_an_address() {
         let (mut asked, mut paused) = (0, 0);
@@ -86,6 +87,8 @@ mod tests {
         assert_eq!((found.unwrap(), asked, paused), (([10, 0, 0, 7], 7100).into(), 4, 3));
     }
 
+    /// Once: a node that waits for its own name did not hear SIGTERM; modules that have no room together were looked for
+    /// ten times a second; a timer was left by each thread that had run scripts.
     #[test]
     fn a_name_that_never_has_one_is_given_up_with_the_reason() {
         let unknown = |_: &str| Err(io::Error::other("no such name"));

@@ -12,6 +12,8 @@ use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
 use highwater_node::clock::process_cpu;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+/// Once: out of descriptors, the peer and the admin listener burned a core; clients could take the descriptors that peers
+/// need to reconnect.
 #[test]
 fn a_node_without_descriptors_waits_for_some() {
     let config = config(1, 2);

@@ -40,6 +40,8 @@ fn expect_replies(client: &mut TcpStream, reply: &[u8], count: usize) {
     }
 }
 
+/// Once: a client that writes 100,000 commands before it reads, and a node that stops reading while its replies wait,
+/// waited for each other.
 #[test]
 fn who_writes_a_whole_pipeline_before_reading_gets_every_reply() {
     let node = start_alone(&config(1, 1));
@@ -286,6 +288,7 @@ fn strangers_that_speak_http_do_nothing_at_the_resp_port() {
     expect_replies(&mut client, b":0\r\n", 1);
 }
 
+/// Once: `curl -d` could shut a node down through the admin port, and write through the RESP port.
 #[test]
 fn strangers_that_speak_http_do_nothing_at_the_admin_port() {
     let node = start(&config(1, 1), 0, 100);
@@ -305,6 +308,8 @@ fn strangers_that_speak_http_do_nothing_at_the_admin_port() {
     assert!(matches!(node.admin().ask(&AdminRequest::Status), AdminResponse::Status(_)));
 }
 
+/// Once: admin lines of up to 64 MiB were read and parsed on the control thread: heartbeats waited, the leader was
+/// deposed.
 #[test]
 fn an_admin_line_without_an_end_ends_its_connection_and_takes_nobody_elses_time() {
     let node = start(&config(1, 1), 0, 100);
@@ -321,6 +326,7 @@ fn an_admin_line_without_an_end_ends_its_connection_and_takes_nobody_elses_time(
     assert!(matches!(node.admin().ask(&AdminRequest::Status), AdminResponse::Status(_)));
 }
 
+/// Once: a range of audit rows in an admin request of 60 bytes could make the node collect four billion of them.
 #[test]
 fn every_range_of_audit_rows_is_looked_through_in_little_memory() {
     let node = start(&config(1, 1), 0, 100);

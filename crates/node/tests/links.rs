@@ -115,6 +115,9 @@ fn renewed(channel: Option<u16>, peer: u8) -> [Event; 2] {
     [Event::Down(channel, node), Event::Up(channel, node, incarnation)]
 }
 
+/// Once: a worker's connection that one side had given up, and a middlebox between them went on holding for the other,
+/// was missed by nobody if that other side had nothing to say: its stream stood still on that follower. Workers'
+/// connections have no heartbeats, and TCP's keepalive ends at the middlebox.
 #[test]
 fn a_connection_that_the_peer_has_given_up_is_made_anew_though_nobody_speaks() {
     let (dialed, dialer, middlebox) = apart();

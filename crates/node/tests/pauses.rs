@@ -62,6 +62,8 @@ fn first_answers(address: SocketAddr) {
     }
 }
 
+/// Once: `CLIENT PAUSE` that ran out by itself: no connection that began afterwards was ever answered, while `/healthz`
+/// said 200. A connection learned the time from its first command, and took the pause for one that lasts.
 #[test]
 fn who_connects_after_a_pause_has_run_out_is_answered() {
     for io in [Io::Epoll, Io::Auto] {

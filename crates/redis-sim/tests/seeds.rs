@@ -25,6 +25,8 @@ fn sweep(engine: EngineKind, seeds: std::ops::Range<u64>) -> BTreeMap<&'static s
     marks
 }
 
+/// Once: a receiver with all parts of a copy waited for ever in an idle cluster: claims about another stream stayed open,
+/// and nobody woke the worker that holds them.
 #[test]
 fn a_short_sweep() {
     let first = number("FIRST", 1);

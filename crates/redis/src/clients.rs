@@ -382,6 +382,7 @@ mod tests {
         assert!(!clients.pauses(true, 1) && clients.last_pause() == Pause::default());
     }
 
+    /// Once: a pause of everything that was over made a later pause of writes hold reads as well.
     #[test]
     fn a_pause_that_is_over_leaves_nothing_to_the_next() {
         let clients = Clients::new(Box::new(|_| ()));
@@ -409,6 +410,7 @@ mod tests {
         }
     }
 
+    /// Once: a worker of the leader with requests of other nodes' clients alone was not woken by `CLIENT UNPAUSE`.
     #[test]
     fn every_worker_that_holds_requests_is_told_of_a_pause_and_of_its_end() {
         let woken = Arc::new(Mutex::new(Vec::new()));

@@ -196,6 +196,7 @@ fn class(pattern: &[u8], mut at: usize, byte: u8, left: &mut u64) -> Option<usiz
 mod tests {
     use super::*;
 
+    /// Once: `KEYS` and `SCAN .. MATCH` of a long pattern over long names held a worker for minutes.
     #[test]
     fn a_pattern_has_so_many_steps() {
         let pattern = [b"*", &b"a".repeat(30_000)[..], b"b"].concat();

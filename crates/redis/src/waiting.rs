@@ -266,6 +266,7 @@ mod tests {
         assert_eq!(waiting.named_in(&request(&[b"RPUSH", b"a", &[7; MOST_NAMED]])), None);
     }
 
+    /// Once: what a client pushed whose connection broke before its release woke nobody: who waited slept for up to 5 s.
     #[test]
     fn what_one_wrote_that_left_wakes_others() {
         let waiting = Waiting::new(Box::new(|_| ()));

@@ -394,6 +394,8 @@ mod tests {
         assert!(ended[1..].iter().all(|ended| matches!(ended, Err(Error::Unknown { .. }))));
     }
 
+    /// Once: a Rust or Python client whose certificate nobody took said "time is up", or that its connections were all in
+    /// use, when its patience ended: the last try was cut short, and hid why the ones before had failed.
     #[test]
     fn what_does_no_harm_is_sent_again_until_time_is_up() {
         let mut story = Story::new(1, Shape::Apart, Repeat::Harmless);

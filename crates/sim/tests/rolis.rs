@@ -280,6 +280,7 @@ fn chaos_with_many_seeds() {
     }
 }
 
+/// Once: `--engine strawman` ran `rolis`.
 #[test]
 fn the_strawman_keeps_the_same_promises() {
     for seed in 0..10 {

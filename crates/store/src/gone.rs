@@ -63,6 +63,8 @@ fn slot(table: TableId, key: &[u8]) -> usize {
 mod tests {
     use super::*;
 
+    /// Once: `WATCH` of a key that does not exist held though it was set and deleted, once the node that executes had
+    /// copied its state or loaded a checkpoint: what it remembered of deleted keys went with the old store.
     #[test]
     fn a_state_that_came_from_elsewhere_lacks_deletes() {
         let gone = Gone::default();

@@ -12,6 +12,7 @@ use highwater_store::{Occ, Store};
 const TABLE: TableId = TableId(0);
 const KEY: [u8; 8] = [1; 8];
 
+/// Once: a commit clock that went back made a leader's worker spin in `timestamp`, its locks held, until it had passed.
 #[test]
 fn a_clock_that_went_back_fails_the_transaction_and_locks_nothing() {
     let store = Store::new(Schema::new(vec![TableSpec {

@@ -480,6 +480,8 @@ mod tests {
         assert!(text.contains("level 1 is in use; for level 2 upgrade and start node 1, 2\n"), "{text}");
     }
 
+    /// Once: `status --cluster` with a config from before a member was added did not ask that one, and allowed a restart
+    /// that cost the majority; after a removal it never allowed one.
     #[test]
     fn a_member_that_no_config_lists_counts_and_one_that_was_removed_does_not() {
         let member = |node| MemberReport {

@@ -51,6 +51,8 @@ fn seeds() -> (std::ops::Range<u64>, bool) {
     (from.parse().unwrap()..to.parse().unwrap(), true)
 }
 
+/// Before it landed: followers that had grown patient left all candidacies to one that had not, whose log ended
+/// before what anybody kept: it won and gave up for ever. Patience is for leaders that were heard.
 #[test]
 fn every_seed_stays_safe_and_converges() {
     run_all(Durability::Memory);

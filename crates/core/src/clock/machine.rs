@@ -118,6 +118,8 @@ mod tests {
         }
     }
 
+    /// Once: `constant_tsc` and `nonstop_tsc` do not vouch for several sockets: where sockets disagree, commit timestamps
+    /// could contradict real time. The counter is used only where the kernel vouches for it, too.
     #[test]
     fn a_counter_that_the_kernel_only_lists_is_good_on_one_socket() {
         let guest = |sockets| machine("kvm-clock", "kvm-clock tsc acpi_pm", sockets).vouches_for_tsc();

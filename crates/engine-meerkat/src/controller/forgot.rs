@@ -103,6 +103,8 @@ mod tests {
         End { began: Epoch(began), closed: Timestamp(closed), paused: paused.map(Epoch) }
     }
 
+    /// Once: `meerkat`, `async`, while it was built: a replica that crashed while it began an epoch from a cut took
+    /// itself for one of which nothing can be said, and with another one so there was no state to go on from.
     #[test]
     fn who_had_promised_has_forgotten_nothing() {
         let decided = (Epoch(4), Timestamp(100), false);

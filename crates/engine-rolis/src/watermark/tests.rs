@@ -100,6 +100,8 @@ fn an_epoch_that_started_in_some_streams_only_is_passed_over() {
     assert_eq!((watermark.epoch(), mark(&watermark)), (Epoch(2), 2000));
 }
 
+/// Once: a stream that was silent for a whole epoch announced only the latest epoch that it had passed: the epoch that
+/// all had entered, and what it held, was passed over.
 #[test]
 fn a_stream_that_was_silent_for_a_whole_epoch_does_not_hide_it() {
     let watermark = Watermark::new(2);

@@ -29,6 +29,7 @@ fn variables_that_are_no_text_are_nobodys_and_a_value_of_ours_is_refused_in_word
     assert!(why.contains("HIGHWATER_CLUSTER_ID") && why.contains("UTF-8"), "{why}");
 }
 
+/// Once: `serve --config /dev/zero` read for ever.
 #[test]
 fn what_is_too_long_is_no_configuration() {
     let load = |path: &str| Config::load(Some(Path::new(path)), [], &[]).unwrap_err().to_string();
@@ -135,6 +136,7 @@ const TEXTS: [&str; 35] = [
     "back\\slash \\n \\u0041 = $HOME",
 ];
 
+/// Once: a password `"x"` given by a variable lost its quotation marks, `[1]` was refused, a flag's lost leading blanks.
 #[test]
 fn strings_of_variables_and_flags_are_taken_as_they_are() {
     let long = "x".repeat(600);
@@ -164,6 +166,7 @@ fn a_configuration_survives_being_written() {
     assert_eq!(load(&config.to_toml(), &[], &[]), Ok(config));
 }
 
+/// Once: `cluster.workers = 256` with disks passed `config check`, and the journal panicked.
 #[test]
 fn errors_name_the_key_and_the_place() {
     let fails = |file: &str| load(file, &[], &[]).expect_err(file);

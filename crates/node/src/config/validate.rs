@@ -539,6 +539,7 @@ mod tests {
         );
     }
 
+    /// Once: `store.reserve_mb` beyond the node's budget was taken.
     #[test]
     fn reserved_memory_is_memory_that_is_there() {
         let within = |reserve_mb: u64| {

@@ -186,6 +186,7 @@ mod tests {
         assert_eq!(slices.get(at(SLICES as u64)), 0);
     }
 
+    /// Once: malformed requests counted as throughput.
     #[test]
     fn a_bad_request_is_no_throughput() {
         let mut stats = WorkerStats::new(&["a.b"], None);

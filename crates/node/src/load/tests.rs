@@ -88,6 +88,8 @@ impl Scene {
     }
 }
 
+/// Once: a rate-limited load on a standby started its schedule when it was given: on becoming leader it submitted all
+/// that had "been due" in a burst, with latencies to match.
 #[test]
 fn a_standby_starts_its_schedule_when_it_leads() {
     let mut scene = Scene::new();

@@ -170,6 +170,8 @@ mod tests {
         file
     }
 
+    /// Once: `no items found` of a key under a passphrase, `UnsupportedCertVersion` of one's own certificate as *a
+    /// peer's*.
     #[test]
     fn files_that_are_no_good_are_refused_in_plain_words() {
         let certificate = |content: &str| own_certificates(file(content.as_bytes()).path()).unwrap_err();

@@ -325,6 +325,7 @@ mod tests {
         assert!(matches!(decode(&bytes, &[PREFIX_BYTES]), Err(FrameError::TooLong { .. })));
     }
 
+    /// Once: twelve bytes of a peer, the prefix of a long frame, made the receiver reserve 128 MiB.
     #[test]
     fn an_announced_length_reserves_no_more_than_has_come() {
         let long = Frame { head: Bytes::from_static(b"h"), body: vec![0; MAX_FRAME_BODY_BYTES].into() };

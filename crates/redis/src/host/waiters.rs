@@ -165,6 +165,8 @@ mod tests {
         assert!(waiters.is_empty() && waiters.deadline().is_none());
     }
 
+    /// Once: clients in line at a leader that was deposed learnt of it only when they looked by themselves, up to 5 s
+    /// later.
     #[test]
     fn all_look_when_their_replica_stands_down() {
         let mut waiters = Waiters::new(100);

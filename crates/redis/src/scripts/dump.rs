@@ -164,6 +164,7 @@ mod tests {
         assert_eq!(restore(b"x"), Err(Failed::text(WRONG)));
     }
 
+    /// Once: `FUNCTION RESTORE` unpacked what cannot be kept: 64 MB of payload to 5 GB.
     #[test]
     fn no_more_is_unpacked_than_can_be_kept() {
         let text = vec![b'-'; 1 << 20];

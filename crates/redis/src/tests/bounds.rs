@@ -60,6 +60,7 @@ fn no_pattern_keeps_a_worker() {
     assert!(quick(&mut client, &[b"FUNCTION", b"LIST", b"LIBRARYNAME", b"O*"]).contains("one"));
 }
 
+/// Once: `COMMAND DOCS` of 300,000 names: 12 s of a worker, and a reply of 440 MB.
 #[test]
 fn commands_are_described_a_few_at_a_time() {
     let mut client = Node::new().client();
@@ -71,6 +72,7 @@ fn commands_are_described_a_few_at_a_time() {
     assert!(client.ask("COMMAND DOCS").len() > 100_000, "all of them");
 }
 
+/// Once: names of connections (`CLIENT SETNAME`, `SETINFO`) had no bound and were counted nowhere: 48 MB each.
 #[test]
 fn what_a_connection_is_called_is_short() {
     let mut client = Node::new().client();
@@ -119,6 +121,7 @@ fn a_set_that_is_named_again_and_again_is_read_once() {
     );
 }
 
+/// Once: `ACL SETUSER` with 100,000 rules took 40 s.
 #[test]
 fn a_user_has_so_many_rules() {
     let mut client = Node::new().client();

@@ -120,6 +120,8 @@ fn shown(words: &Words) -> String {
     format!("{} of {} words", shown.collect::<Vec<_>>().join(" "), words.len())
 }
 
+/// Once: `COMMAND GETKEYS HW.ONCE 1 1 HW.ONCE 1 1 ..` was one call for each `HW.ONCE`: a million words of them could be
+/// more than a worker's stack.
 #[test]
 fn no_command_that_is_answered_here_takes_long_alone() {
     let node = Node::new();

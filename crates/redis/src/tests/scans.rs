@@ -201,6 +201,7 @@ fn a_scan_meets_once_what_is_there_all_the_time_however_hashes_collide() {
     }
 }
 
+/// Once: `SCAN` with a large `COUNT` read the whole keyspace in one transaction and ended in `CONFLICT` beside writers.
 #[test]
 fn no_count_makes_a_call_long() {
     for kind in KINDS {

@@ -303,6 +303,8 @@ fn who_waits_for_data_is_woken_by_a_script_that_does_not_name_it() {
     assert_eq!(node.woken(), vec![0x100]);
 }
 
+/// Once: one `EVAL` ended the process, and its retry the next leader's: `unpack` of a range that overflows in C
+/// (CVE-2025-46817)
 #[test]
 fn no_range_of_unpack_overflows() {
     let mut client = bounded(1_000_000, 16);
@@ -632,6 +634,7 @@ fn nothing_is_collected_while_a_text_is_compiled() {
     assert_eq!(eval(&mut client, script), ":1\r\n");
 }
 
+/// Once: `load` took a piece of any length before it looked.
 #[test]
 fn texts_for_load_are_as_long_as_scripts() {
     let mut client = bounded(30_000_000, 64);
@@ -695,6 +698,8 @@ fn many_parameters_and_few_arguments() {
     assert_eq!(eval(&mut client, &script), ":1\r\n");
 }
 
+/// Once: keys and arguments became Lua's strings uncounted; a crowd of them that meets in one chain of Lua's table takes
+/// minutes.
 #[test]
 fn arguments_that_meet_in_one_chain_are_bounded_by_time() {
     let slower = Clocks { wall: || slow() * 1000, cpu: || slow() * 1000 };

@@ -303,6 +303,8 @@ fn who_waits_gives_up_in_time_and_takes_no_command_before() {
     assert_eq!(client.connection.waits(), None);
 }
 
+/// Once: a blocked `BRPOPLPUSH` or `BLMOVE` whose destination had become another type was never answered, and went on
+/// waiting with the item in the list: an error of the type was taken for one of the key that it waits for.
 #[test]
 fn who_waits_hears_that_the_destination_is_another_type_and_not_that_the_source_became_one() {
     let node = Node::new();
@@ -319,6 +321,7 @@ fn who_waits_hears_that_the_destination_is_another_type_and_not_that_the_source_
     assert_eq!(writer.ask("LLEN list"), ":1\r\n", "nothing is lost");
 }
 
+/// Once: `BZMPOP timeout 0 ..` and `BLMPOP timeout 0 ..` waited for no key, for ever with 0, instead of being refused.
 #[test]
 fn a_command_that_waits_for_no_key_is_refused() {
     let mut client = Node::new().client();

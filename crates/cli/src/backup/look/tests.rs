@@ -199,6 +199,9 @@ fn whole(spanned: Spanned, when: &str) -> Span {
     span
 }
 
+/// Once: `backup verify` and `list` called an archive cut while a `backup create --follow` wrote to it: they read the
+/// journal first, and what was promised of it afterwards, when a copy had come to its end in between; `restore` refused
+/// the last moment for it.
 #[test]
 fn a_copy_between_any_two_reads_is_no_damage() {
     let mut reads = 0;

@@ -231,6 +231,8 @@ fn pages_of_the_cluster_may_read_answers() {
     );
 }
 
+/// Once: who asked the admin port again and again and read no answer filled the node's memory with answers: the next
+/// question was taken whatever waited to be read.
 #[test]
 fn who_never_reads_is_asked_nothing_more() {
     let mut talk = open();

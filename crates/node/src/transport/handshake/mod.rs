@@ -442,6 +442,9 @@ mod tests {
         }
     }
 
+    /// Once: errors at start did not say what to do: a damaged `identity` ("set storage.dir to this node's own folder"),
+    /// a damaged journal (nothing), files of another user (no name); a node with another `cluster.durability` than the
+    /// others was named in its log only, as `0` and `1`.
     #[test]
     fn every_mismatch_is_refused_with_its_reason() {
         assert!(refusal(|hello| hello.handshake_version = 9).contains("handshake version"));

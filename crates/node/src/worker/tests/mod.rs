@@ -233,6 +233,7 @@ fn commands_that_need_no_engine_are_answered_by_turns_too(io: Io) {
     assert!(turns > 30, "ten thousand commands took {turns} turns");
 }
 
+/// Once: vanished clients and clients that read nothing held their places for ever.
 fn silence_and_standstill_are_borne_for_as_long_as_it_is_configured(io: Io) {
     let mut bench = Bench::new(io, Rules { idle_timeout: 10 * SECOND, stuck_timeout: 20 * SECOND, ..RULES });
     let (idle, stuck, busy) = (bench.connect(), bench.connect(), bench.connect());
@@ -266,6 +267,7 @@ fn without_timeouts_nobody_is_closed_and_nothing_is_looked_after_for_ever(io: Io
     assert_eq!(bench.clients.deadline(), None);
 }
 
+/// Once: incomplete commands of many clients together had no bound.
 fn incomplete_commands_together_are_bounded_and_one_at_a_time_goes_on(io: Io) {
     let limits = Limits { requests: 8 << 20, ..RULES.limits };
     let mut bench = Bench::new(io, Rules { limits, ..RULES });

@@ -175,6 +175,8 @@ fn whoever_may_call_need_not_touch_keys() {
     assert!(line(&mut client, "HW.MODULE LIST").starts_with("*1 "));
 }
 
+/// Once: a module could have a procedure of a name that the program around a node registers, and nobody could call it;
+/// names of benchmarks' procedures were taken where nobody hosts them.
 #[test]
 fn names_of_procedures_that_the_node_hosts_are_taken() {
     let mut client = Node::new().client();
