@@ -6,7 +6,7 @@ use std::time::Duration;
 use highwater_core::With;
 use highwater_node::config::{Durability, NodeConfig};
 use highwater_node::{Config, Node, free_loopback_ports};
-use highwater_redis::Product;
+use highwater_redis::{Compiled, Product};
 
 use crate::catalogue::{Catalogue, Entry};
 use crate::database::{Cluster, Database};
@@ -161,7 +161,7 @@ impl<P: Procedures> Builder<P> {
     }
 
     /// Its tables, by number.
-    fn hosted(&mut self) -> Result<With<Product, Program<P>>, OpenError> {
+    fn hosted(&mut self) -> Result<Compiled<With<Product, Program<P>>>, OpenError> {
         self.tables.sort_by_key(|table| table.number);
         for (at, Entry { number, spec, .. }) in self.tables.iter().enumerate() {
             let (number, name) = (usize::from(*number), spec.name);
@@ -175,7 +175,7 @@ impl<P: Procedures> Builder<P> {
             }
         }
         let tables = self.tables.iter().map(|table| table.spec.clone()).collect();
-        Ok(Program::hosted(tables, self.procedures.clone()))
+        Ok(Compiled(Program::hosted(tables, self.procedures.clone())))
     }
 
     /// The tables that closures and procedures may ask for.

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_core::{Clock, Epoch, Incarnation, Levels, Library, NodeId, Outcome, Registry};
+use highwater_core::{Clock, Epoch, Incarnation, Levels, NodeId, Outcome, Registry};
 use highwater_kit::attempt::{InStore, attempt};
 use highwater_kit::call::Call;
+use highwater_kit::code::{Builds, Code};
 use highwater_kit::retries::{ATTEMPTS_IN_A_ROW, Again, Retries};
 use highwater_seam::engine::{Abilities, Engine, whole};
 use highwater_seam::memory::{Account, Grant, MemoryStatus};
@@ -220,23 +221,10 @@ fn occ_of(store: &Arc<Store>, clock: &Arc<Clock>, options: &Options) -> Occ {
 /// Replicates nothing.
 pub struct Silo;
 
-impl Engine for Silo {
-    const ABILITIES: Abilities = Abilities {
-        interruptible: true,
-        sessions: true,
-        real_time: true,
-        in_order: true,
-        closures: true,
-        ..Abilities::NONE
-    };
-    #[cfg(feature = "planted")]
-    const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
-        &[highwater_kit::planted::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];
-
-    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
-        let store = Store::new(library.schema());
-        let mut registry: Registry<Occ> = Registry::new();
-        library.register(&mut registry);
+impl Builds for Silo {
+    fn build(options: Options, code: &dyn Code, clock: Arc<Clock>) -> Replica {
+        let store = Store::new(code.schema());
+        let registry = code.leaders();
         let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
         let account = Arc::new(Account::new(&options, counters.len()));
         let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
@@ -267,6 +255,20 @@ impl Engine for Silo {
             signatures,
         }
     }
+}
+
+impl Engine for Silo {
+    const ABILITIES: Abilities = Abilities {
+        interruptible: true,
+        sessions: true,
+        real_time: true,
+        in_order: true,
+        closures: true,
+        ..Abilities::NONE
+    };
+    #[cfg(feature = "planted")]
+    const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
+        &[highwater_kit::planted::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];
 
     fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
         // Everything is installed as soon as it is done.

@@ -51,7 +51,8 @@ pub mod tapir;
 
 use std::sync::Arc;
 
-use highwater_core::{Clock, Library, NodeId};
+use highwater_core::{Clock, NodeId};
+use highwater_kit::code::Code;
 use highwater_seam::engine::Abilities;
 use highwater_seam::options::Options;
 use highwater_seam::{Counters, Replica, Worker};
@@ -68,13 +69,13 @@ const ABILITIES: Abilities =
 const PRIMARY: NodeId = NodeId(0);
 
 /// A fresh replica, of workers of a kind.
-fn build<L: Library, W: Worker + 'static>(
+fn build<W: Worker + 'static>(
     (options, clock): (Options, Arc<Clock>),
-    library: &L,
+    code: &dyn Code,
     primary: Option<NodeId>,
     worker: impl Fn(u16, &Arc<Node>, &Shelf, Arc<Counters>) -> W,
 ) -> Replica {
-    let shelf = Shelf::new(library, &options);
+    let shelf = Shelf::new(code, &options);
     let (procedures, versions) = (shelf.registry.names(), shelf.registry.versions());
     let signatures = shelf.registry.signatures();
     let node = Arc::new(Node::new(options, clock, primary));

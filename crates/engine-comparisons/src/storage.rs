@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use highwater_core::{Library, Outcome, Registry, Schema, Timestamp, planted};
+use highwater_core::{Outcome, Registry, Schema, Timestamp, planted};
+use highwater_kit::code::Code;
 use highwater_kit::validation::marks::{InTheWay, Linger, Marks};
 use highwater_kit::validation::marks_of;
 use highwater_kit::validation::own::Asked;
@@ -25,13 +26,11 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// Of a fresh replica: `library`'s tables, empty, and its procedures.
-    pub fn new<L: Library>(library: &L, options: &Options) -> Shelf {
-        let schema: Schema = library.schema();
+    /// Of a fresh replica: the code's tables, empty, and its procedures.
+    pub fn new(code: &dyn Code, options: &Options) -> Shelf {
+        let schema: Schema = code.schema();
         let marks = marks_of(&schema, options);
-        let mut registry = Registry::new();
-        library.register(&mut registry);
-        Shelf { store: Store::new(schema), marks, registry }
+        Shelf { store: Store::new(schema), marks, registry: code.validated() }
     }
 }
 

@@ -68,9 +68,9 @@ mod worker;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_core::{Clock, Library, NodeId, Registry};
+use highwater_core::{Clock, NodeId};
+use highwater_kit::code::{Builds, Code};
 use highwater_kit::copy;
-use highwater_kit::validation::tx::MeerkatTx;
 use highwater_kit::validation::{agreed, healthy, marks_of};
 use highwater_seam::engine::{Abilities, Engine, whole};
 use highwater_seam::observer::Rules;
@@ -153,11 +153,10 @@ fn words(to_controller: bool, head: &[u8]) -> String {
     highwater_kit::validation::words(head)
 }
 
-fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>, abilities: Abilities) -> Replica {
-    let (schema, store) = (library.schema(), Store::new(library.schema()));
+fn build(options: Options, code: &dyn Code, clock: Arc<Clock>, abilities: Abilities) -> Replica {
+    let (schema, store) = (code.schema(), Store::new(code.schema()));
     let marks = marks_of(&schema, &options);
-    let mut registry: Registry<MeerkatTx> = Registry::new();
-    library.register(&mut registry);
+    let registry = code.validated();
     let (procedures, versions) = (registry.names(), registry.versions());
     let signatures = registry.signatures();
     let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
@@ -174,16 +173,18 @@ fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>, abilities
 /// What both have in common.
 macro_rules! meerkat {
     ($engine:ident: $abilities:expr, $($bugs:expr),*) => {
+        impl Builds for $engine {
+            fn build(options: Options, code: &dyn Code, clock: Arc<Clock>) -> Replica {
+                build(options, code, clock, Self::ABILITIES)
+            }
+        }
+
         impl Engine for $engine {
             const ABILITIES: Abilities = $abilities;
             const SITES: &'static [highwater_core::hooks::Site] = copy::hooks::SITES;
             #[cfg(feature = "planted")]
             const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
                 &[$($bugs,)* highwater_kit::validation::planted::ALL, highwater_kit::planted::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];
-
-            fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
-                build(options, library, clock, Self::ABILITIES)
-            }
 
             fn agreed(statuses: &[Option<Status>]) -> Option<NodeId> {
                 agreed(statuses)

@@ -122,12 +122,13 @@ use highwater_core::hooks::Site;
 use highwater_core::log::EntryHeader;
 #[cfg(feature = "planted")]
 use highwater_core::planted::Bug;
-use highwater_core::{Clock, Library, Registry, StreamId};
-use highwater_store::{Occ, SnapshotTx, Store};
+use highwater_core::{Clock, StreamId};
+use highwater_store::Store;
 
 use control::ControlMessage;
 use controller::RolisController;
 use funnel::{Funnel, FunnelWorker};
+use highwater_kit::code::{Builds, Code};
 use highwater_seam::engine::{Abilities, Engine};
 use highwater_seam::memory::Account;
 use highwater_seam::observer::Rules;
@@ -141,6 +142,13 @@ use worker::RolisWorker;
 /// One stream per worker.
 pub struct Rolis;
 
+impl Builds for Rolis {
+    fn build(options: Options, code: &dyn Code, clock: Arc<Clock>) -> Replica {
+        let streams = options.workers;
+        build_with(options, streams, code, clock)
+    }
+}
+
 impl Engine for Rolis {
     const ABILITIES: Abilities = abilities::ABILITIES;
     const SITES: &'static [Site] = hooks::SITES;
@@ -152,11 +160,6 @@ impl Engine for Rolis {
         highwater_consensus::planted::ALL,
         highwater_store::planted::ALL,
     ];
-
-    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
-        let streams = options.workers;
-        build_with(options, streams, library, clock)
-    }
 
     fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
         status::converged(statuses, Self::serving(statuses))
@@ -190,6 +193,12 @@ impl Engine for Rolis {
 /// As many workers, one stream.
 pub struct Strawman;
 
+impl Builds for Strawman {
+    fn build(options: Options, code: &dyn Code, clock: Arc<Clock>) -> Replica {
+        build_with(options, 1, code, clock)
+    }
+}
+
 impl Engine for Strawman {
     /// Of its workers only the first knows a store, and all commit under one lock: while one that holds it stands still, so do all.
     /// It is there to be compared in memory, and nobody has looked at what its shared stream owes to a disk. Every bound on the age of
@@ -199,10 +208,6 @@ impl Engine for Strawman {
     const SITES: &'static [Site] = Rolis::SITES;
     #[cfg(feature = "planted")]
     const BUGS: &'static [&'static [&'static Bug]] = Rolis::BUGS;
-
-    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
-        build_with(options, 1, library, clock)
-    }
 
     fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
         Rolis::converged(statuses)
@@ -221,13 +226,10 @@ impl Engine for Strawman {
     }
 }
 
-fn build_with<L: Library>(options: Options, streams: u16, library: &L, clock: Arc<Clock>) -> Replica {
-    let schema = library.schema();
+fn build_with(options: Options, streams: u16, code: &dyn Code, clock: Arc<Clock>) -> Replica {
+    let schema = code.schema();
     let store = Store::new(schema.clone());
-    let mut registry: Registry<Occ> = Registry::new();
-    library.register(&mut registry);
-    let mut readers: Registry<SnapshotTx> = Registry::new();
-    library.register(&mut readers);
+    let (registry, readers) = (code.leaders(), code.readers());
     let (procedures, versions) = (registry.names(), registry.versions());
     let signatures = registry.signatures();
     let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();

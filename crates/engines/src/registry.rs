@@ -8,8 +8,9 @@ use bytes::Bytes;
 use highwater_core::hooks::Site;
 #[cfg(feature = "planted")]
 use highwater_core::planted::Bug;
-use highwater_core::{Clock, Library, NodeId};
+use highwater_core::{Clock, NodeId};
 
+use highwater_kit::code::{Builds, Code};
 use highwater_seam::engine::{Abilities, Engine};
 use highwater_seam::observer::Rules;
 use highwater_seam::options::Options;
@@ -108,13 +109,13 @@ macro_rules! engines {
             }
         }
 
-        /// A fresh replica of an engine: `library`'s tables, empty, and its procedures.
+        /// A fresh replica of an engine: the code's tables, empty, and its procedures.
         ///
         /// # Panics
         /// If `options` are not [valid](Options::validate), or this build does not have the engine.
-        pub fn build<L: Library>(kind: EngineKind, options: Options, library: &L, clock: Arc<Clock>) -> Replica {
+        pub fn build(kind: EngineKind, options: Options, code: &dyn Code, clock: Arc<Clock>) -> Replica {
             options.validate().expect("the host validates the options");
-            of_engine!(kind; $($kind $feature $engine),*; build(options, library, clock))
+            of_engine!(kind; $($kind $feature $engine),*; build(options, code, clock))
         }
     };
 }
@@ -200,7 +201,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use highwater_core::{
-        Abort, Incarnation, Nanos, Outcome, Procedure, ProcedureId, Registry, TableSpec, Timestamp,
+        Abort, Incarnation, Library, Nanos, Outcome, Procedure, ProcedureId, Registry, TableSpec, Timestamp,
         Transaction,
     };
 

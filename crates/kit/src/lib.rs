@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`call`], [`attempt`], [`retries`] | one try of a request, and when it comes again |
+//! | [`code`] | what an engine hosts, and how one is built of it |
 //! | [`sessions`] | requests that run once, however often they are asked for |
 //! | [`copy`] | a store copied from a running replica |
 //! | [`checkpointing`] | the steps of a checkpoint |
@@ -17,6 +18,7 @@
 pub mod attempt;
 pub mod call;
 pub mod checkpointing;
+pub mod code;
 pub mod copy;
 #[cfg(feature = "planted")]
 pub mod planted;

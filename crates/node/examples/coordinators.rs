@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use highwater_client::{Client, Options};
 use highwater_core::{Clock, Incarnation, Transaction};
-use highwater_node::config::{Durability, NodeConfig};
-use highwater_node::library::WITH_WORKLOADS;
+use highwater_node::config::{Benchmarks, Durability, NodeConfig};
+use highwater_node::library::{WITH_WORKLOADS, hosted};
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
 use highwater_redis::KEYSPACE;
 
@@ -40,8 +40,12 @@ fn cluster(engine: &str) -> (Config, Vec<Node>) {
         let incarnation = Incarnation(100 + u64::from(id));
         let (clock, _) = Clock::chosen(config.clock()).expect("every machine has some clock");
         let engine = config.engine().expect("it was named");
-        let replica =
-            highwater_engines::build(engine, config.options(incarnation), &WITH_WORKLOADS, Arc::new(clock));
+        let replica = highwater_engines::build(
+            engine,
+            config.options(incarnation),
+            hosted(Benchmarks::On),
+            Arc::new(clock),
+        );
         Node::start(&config, incarnation, replica, Signals::Leave).expect("the ports are free")
     };
     let nodes = (0..3).map(start).collect();

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use highwater_core::{Clock, Incarnation};
 use highwater_node::clock::process_cpu;
-use highwater_node::config::{Durability, Forward, NodeConfig};
-use highwater_node::library::WITH_WORKLOADS;
+use highwater_node::config::{Benchmarks, Durability, Forward, NodeConfig};
+use highwater_node::library::hosted;
 use highwater_node::poll::{Interest, Poller};
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
 use rustix::time::{ClockId, clock_gettime};
@@ -46,8 +46,12 @@ fn start() -> Vec<Node> {
         let incarnation = Incarnation(100 + u64::from(id));
         let (clock, _) = Clock::chosen(config.clock()).expect("every machine has some clock");
         let engine = config.engine().expect("the default engine exists");
-        let replica =
-            highwater_engines::build(engine, config.options(incarnation), &WITH_WORKLOADS, Arc::new(clock));
+        let replica = highwater_engines::build(
+            engine,
+            config.options(incarnation),
+            hosted(Benchmarks::On),
+            Arc::new(clock),
+        );
         Node::start(&config, incarnation, replica, Signals::Leave).expect("the ports are free")
     };
     (0..3).map(start).collect()

@@ -14,8 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use highwater_core::{Clock, Incarnation};
-use highwater_node::config::{Durability, NodeConfig};
-use highwater_node::library::WITH_WORKLOADS;
+use highwater_node::config::{Benchmarks, Durability, NodeConfig};
+use highwater_node::library::hosted;
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
 
 const NODES: u8 = 3;
@@ -50,8 +50,12 @@ fn start(config: &Config, id: u8) -> Node {
     let incarnation = Incarnation(100 + u64::from(id));
     let (clock, _) = Clock::chosen(config.clock()).expect("every machine has some clock");
     let engine = config.engine().expect("the default engine exists");
-    let replica =
-        highwater_engines::build(engine, config.options(incarnation), &WITH_WORKLOADS, Arc::new(clock));
+    let replica = highwater_engines::build(
+        engine,
+        config.options(incarnation),
+        hosted(Benchmarks::On),
+        Arc::new(clock),
+    );
     Node::start(&config, incarnation, replica, Signals::Leave).expect("the ports are free")
 }
 

@@ -3,12 +3,22 @@
 use std::sync::Arc;
 
 use highwater_core::With;
+use highwater_kit::code::Code;
+use highwater_redis::{Compiled, Product};
 use highwater_workloads::{AllWorkloads, Options, Workload};
 
-use highwater_redis::Product;
+use crate::config::Benchmarks;
 
 /// The product and the workloads: `server.benchmarks = "on"`.
 pub const WITH_WORKLOADS: With<Product, AllWorkloads> = With(Product, AllWorkloads);
+
+/// What a node hosts, as engines want it: the product, and the workloads if they are on.
+pub fn hosted(benchmarks: Benchmarks) -> &'static dyn Code {
+    match benchmarks {
+        Benchmarks::Off => &Compiled(Product),
+        Benchmarks::On => &Compiled(WITH_WORKLOADS),
+    }
+}
 
 /// Builds a workload by name.
 pub fn workload(name: &str, options: &[(String, String)]) -> Result<Arc<dyn Workload>, String> {
@@ -29,7 +39,7 @@ mod tests {
     #[test]
     fn benchmarks_are_told_by_their_names() {
         let options = Options::new(NodeId(0), 1, 1, Incarnation(1));
-        let replica = build(EngineKind::Silo, options, &WITH_WORKLOADS, Arc::new(Clock::counter()));
+        let replica = build(EngineKind::Silo, options, hosted(Benchmarks::On), Arc::new(Clock::counter()));
         for name in replica.procedures {
             let own = name.starts_with("redis.") || name.starts_with("sessions.");
             assert_eq!(is_benchmark(name), !own, "{name}");

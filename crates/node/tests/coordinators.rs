@@ -18,7 +18,7 @@ use highwater_core::{Abort, Direction, Fingerprint, Incarnation, Library, TableI
 use highwater_engine_meerkat::delegate::Ask;
 use highwater_engine_meerkat::delegate::wire::{Hello, VERSION, WELCOME_BYTES, Welcome, prefix};
 use highwater_node::config::Benchmarks;
-use highwater_node::library::WITH_WORKLOADS;
+use highwater_node::library::{WITH_WORKLOADS, hosted};
 use highwater_node::{Config, Node, Signals};
 use highwater_redis::KEYSPACE;
 use highwater_workloads::tables::AUDIT;
@@ -30,7 +30,8 @@ fn start(config: &Config, id: u8, life: u64) -> Node {
     let clock = std::sync::Arc::new(highwater_core::Clock::chosen(config.clock()).unwrap().0);
     let incarnation = Incarnation(life);
     let engine = config.engine().unwrap();
-    let replica = highwater_engines::build(engine, config.options(incarnation), &WITH_WORKLOADS, clock);
+    let replica =
+        highwater_engines::build(engine, config.options(incarnation), hosted(Benchmarks::On), clock);
     Node::start(&config, incarnation, replica, Signals::Leave).unwrap()
 }
 

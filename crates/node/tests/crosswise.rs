@@ -16,7 +16,8 @@ use bytes::Bytes;
 use common::{call, config, identity};
 use highwater_core::{Clock, Incarnation, Levels, NodeId};
 use highwater_engines::{EngineKind, build};
-use highwater_node::library::WITH_WORKLOADS;
+use highwater_node::config::Benchmarks;
+use highwater_node::library::hosted;
 use highwater_node::transport::Channel;
 use highwater_node::transport::frame::prefix;
 use highwater_node::transport::handshake::{Hello, Identity};
@@ -126,8 +127,12 @@ fn start(config: &Config, id: u8, orders: &Arc<Orders>) -> ChatNode {
     let (sender, events) = channel();
     let config = Config { node: id, ..config.clone() };
     let incarnation = Incarnation(100 + u64::from(id));
-    let silo =
-        build(EngineKind::Silo, config.options(incarnation), &WITH_WORKLOADS, Arc::new(Clock::counter()));
+    let silo = build(
+        EngineKind::Silo,
+        config.options(incarnation),
+        hosted(Benchmarks::On),
+        Arc::new(Clock::counter()),
+    );
     let worker = |worker| -> Box<dyn Worker> {
         let me = Endpoint { node: NodeId(id), worker };
         let (orders, events) = (orders.clone(), sender.clone());

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use highwater_core::evidence::{Start, Starts};
 use highwater_core::{Clock, Incarnation};
 use highwater_disk::{Disk, DiskFile, Journal, JournalOptions, SimulatedDisk};
-use highwater_node::config::Durability;
-use highwater_node::library::WITH_WORKLOADS;
+use highwater_node::config::{Benchmarks, Durability};
+use highwater_node::library::hosted;
 use highwater_node::storage::Storage;
 use highwater_node::{Config, Node, Signals};
 
@@ -124,7 +124,8 @@ impl Cluster {
             let incarnation = Incarnation(700 + u64::from(id));
             let clock = Arc::new(Clock::chosen(config.clock()).unwrap().0);
             let options = config.options(incarnation);
-            let replica = highwater_engines::build(config.engine().unwrap(), options, &WITH_WORKLOADS, clock);
+            let replica =
+                highwater_engines::build(config.engine().unwrap(), options, hosted(Benchmarks::On), clock);
             let options = JournalOptions { journal: incarnation.0, writers: 3, segment_bytes: SEGMENT_BYTES };
             let journal = Journal::open(disks[id as usize].clone(), options, &mut |_| {}).unwrap().0;
             let storage = Some(Storage {

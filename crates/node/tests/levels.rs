@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use common::{AdminClient, call, config, identity};
 use highwater_core::{Clock, Incarnation, Level, Levels, NodeId, Speaks};
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse, StatusReport};
-use highwater_node::library::WITH_WORKLOADS;
+use highwater_node::config::Benchmarks;
+use highwater_node::library::hosted;
 use highwater_node::transport::Channel;
 use highwater_node::transport::handshake::{Hello, Identity};
 use highwater_node::{Config, Node, Signals};
@@ -20,7 +21,7 @@ fn start(config: &Config, id: u8, life: u64, newest: u8) -> Node {
     let incarnation = Incarnation(life);
     let clock = Arc::new(Clock::chosen(config.clock()).unwrap().0);
     let options = config.options(incarnation);
-    let replica = highwater_engines::build(config.engine().unwrap(), options, &WITH_WORKLOADS, clock);
+    let replica = highwater_engines::build(config.engine().unwrap(), options, hosted(Benchmarks::On), clock);
     Node::start(&config, incarnation, replica, Signals::Leave).unwrap()
 }
 

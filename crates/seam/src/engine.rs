@@ -1,18 +1,15 @@
 //! What an engine says of itself, and of what its replicas say.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
+use highwater_core::NodeId;
 use highwater_core::hooks::Site;
 #[cfg(feature = "planted")]
 use highwater_core::planted::Bug;
-use highwater_core::{Clock, Library, NodeId};
 
 use crate::observer::{NoRules, Rules};
-use crate::options::Options;
-use crate::{Refusal, Replica, Request, Service, Status};
+use crate::{Refusal, Request, Service, Status};
 
-/// What stands behind the seam under one name: how it is built, what it can do, and what its replicas' words mean.
+/// What stands behind the seam under one name: what it can do, and what its replicas' words mean.
 ///
 /// Statuses are asked about together, by position (`None`: that replica does not answer). The answers are the same for the
 /// simulator, which has them at hand, and for whoever has them from admin ports.
@@ -25,9 +22,6 @@ pub trait Engine {
     /// The mistakes that may be planted in its replicas, in lists: its own, and those of the parts that it uses.
     #[cfg(feature = "planted")]
     const BUGS: &'static [&'static [&'static Bug]] = &[crate::planted::ALL, highwater_store::planted::ALL];
-
-    /// A fresh replica: `library`'s tables, empty, and its procedures.
-    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica;
 
     /// The node that a client should ask: of those that lead by their own account the one of the latest epoch; where none leads, of those that serve.
     fn serving(statuses: &[Option<Status>]) -> Option<NodeId> {

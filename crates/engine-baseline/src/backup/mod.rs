@@ -20,14 +20,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use highwater_core::{Clock, Epoch, Incarnation, Levels, Library, NodeId, Registry};
+use highwater_core::{Clock, Epoch, Incarnation, Levels, NodeId};
+use highwater_kit::code::{Builds, Code};
 use highwater_seam::engine::{Abilities, Engine, whole};
 use highwater_seam::memory::{Account, MemoryStatus};
 use highwater_seam::options::Options;
 use highwater_seam::{
     ControlOutbox, Controller, Counters, Figure, Member, Nanos, Next, Replica, Service, Status, Worker,
 };
-use highwater_store::{Occ, Store};
+use highwater_store::Store;
 
 use shared::{ABILITIES, PRIMARY, Shared};
 use worker::BackupWorker;
@@ -38,16 +39,10 @@ const ENTRIES: &str = "entries";
 /// Primary-backup without takeover.
 pub struct Backup;
 
-impl Engine for Backup {
-    const ABILITIES: Abilities = ABILITIES;
-    #[cfg(feature = "planted")]
-    const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
-        &[highwater_kit::planted::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];
-
-    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
-        let store = Store::new(library.schema());
-        let mut registry: Registry<Occ> = Registry::new();
-        library.register(&mut registry);
+impl Builds for Backup {
+    fn build(options: Options, code: &dyn Code, clock: Arc<Clock>) -> Replica {
+        let store = Store::new(code.schema());
+        let registry = code.leaders();
         let (procedures, versions) = (registry.names(), registry.versions());
         let signatures = registry.signatures();
         let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
@@ -74,6 +69,13 @@ impl Engine for Backup {
             signatures,
         }
     }
+}
+
+impl Engine for Backup {
+    const ABILITIES: Abilities = ABILITIES;
+    #[cfg(feature = "planted")]
+    const BUGS: &'static [&'static [&'static highwater_core::planted::Bug]] =
+        &[highwater_kit::planted::ALL, highwater_seam::planted::ALL, highwater_store::planted::ALL];
 
     fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
         let (all, primary) = whole(statuses, Self::serving(statuses))?;

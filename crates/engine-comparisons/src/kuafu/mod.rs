@@ -28,7 +28,8 @@ mod worker;
 
 use std::sync::Arc;
 
-use highwater_core::{Clock, Library};
+use highwater_core::Clock;
+use highwater_kit::code::{Builds, Code};
 use highwater_seam::engine::{Abilities, Engine};
 use highwater_seam::options::Options;
 use highwater_seam::{Replica, Status};
@@ -40,6 +41,15 @@ use worker::KuafuWorker;
 /// A primary, a shared counter, a shared log.
 pub struct Kuafu;
 
+impl Builds for Kuafu {
+    fn build(options: Options, code: &dyn Code, clock: Arc<Clock>) -> Replica {
+        let order = Arc::new(Order::new(options.nodes));
+        super::build((options, clock), code, Some(PRIMARY), |at, node, shelf, counters| {
+            KuafuWorker::new(at, (node, &order), shelf, counters)
+        })
+    }
+}
+
 impl Engine for Kuafu {
     const ABILITIES: Abilities = Abilities { real_time: true, ..super::ABILITIES };
     #[cfg(feature = "planted")]
@@ -49,13 +59,6 @@ impl Engine for Kuafu {
         highwater_seam::planted::ALL,
         highwater_store::planted::ALL,
     ];
-
-    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
-        let order = Arc::new(Order::new(options.nodes));
-        super::build((options, clock), library, Some(PRIMARY), |at, node, shelf, counters| {
-            KuafuWorker::new(at, (node, &order), shelf, counters)
-        })
-    }
 
     fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
         controller::converged(statuses, Self::serving(statuses))

@@ -18,7 +18,8 @@ mod worker;
 
 use std::sync::Arc;
 
-use highwater_core::{Clock, Library};
+use highwater_core::Clock;
+use highwater_kit::code::{Builds, Code};
 use highwater_seam::engine::{Abilities, Engine};
 use highwater_seam::options::Options;
 use highwater_seam::{Replica, Status};
@@ -29,6 +30,12 @@ use worker::PbWorker;
 /// Meerkat with a primary.
 pub struct MeerkatPb;
 
+impl Builds for MeerkatPb {
+    fn build(options: Options, code: &dyn Code, clock: Arc<Clock>) -> Replica {
+        super::build((options, clock), code, Some(PRIMARY), PbWorker::new)
+    }
+}
+
 impl Engine for MeerkatPb {
     const ABILITIES: Abilities = super::ABILITIES;
     #[cfg(feature = "planted")]
@@ -38,10 +45,6 @@ impl Engine for MeerkatPb {
         highwater_seam::planted::ALL,
         highwater_store::planted::ALL,
     ];
-
-    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
-        super::build((options, clock), library, Some(PRIMARY), PbWorker::new)
-    }
 
     fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
         controller::converged(statuses, Self::serving(statuses))

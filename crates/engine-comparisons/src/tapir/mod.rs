@@ -35,7 +35,8 @@ mod worker;
 
 use std::sync::Arc;
 
-use highwater_core::{Clock, Library, NodeId};
+use highwater_core::{Clock, NodeId};
+use highwater_kit::code::{Builds, Code};
 use highwater_seam::engine::{Abilities, Engine};
 use highwater_seam::options::Options;
 use highwater_seam::{Replica, Status};
@@ -47,6 +48,15 @@ use worker::TapirWorker;
 /// No leader, and one record for all cores of a replica.
 pub struct Tapir;
 
+impl Builds for Tapir {
+    fn build(options: Options, code: &dyn Code, clock: Arc<Clock>) -> Replica {
+        let record = Arc::new(SharedRecord::default());
+        super::build((options, clock), code, None, |at, node, shelf, counters| {
+            TapirWorker::new(at, (node, &record), shelf, counters)
+        })
+    }
+}
+
 impl Engine for Tapir {
     const ABILITIES: Abilities = super::ABILITIES;
     #[cfg(feature = "planted")]
@@ -56,13 +66,6 @@ impl Engine for Tapir {
         highwater_seam::planted::ALL,
         highwater_store::planted::ALL,
     ];
-
-    fn build<L: Library>(options: Options, library: &L, clock: Arc<Clock>) -> Replica {
-        let record = Arc::new(SharedRecord::default());
-        super::build((options, clock), library, None, |at, node, shelf, counters| {
-            TapirWorker::new(at, (node, &record), shelf, counters)
-        })
-    }
 
     fn agreed(statuses: &[Option<Status>]) -> Option<NodeId> {
         highwater_kit::validation::agreed(statuses)

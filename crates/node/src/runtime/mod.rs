@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use core_affinity::CoreId;
-use highwater_core::{Clock, Incarnation, Levels, Library, NodeId, Speaks};
+use highwater_core::{Clock, Incarnation, Levels, NodeId, Speaks};
 use highwater_disk::{Disk, stale};
+use highwater_kit::code::Code;
 use highwater_redis::meter::Meter;
-use highwater_redis::{Callables, Product, host};
+use highwater_redis::{Callables, host};
 #[cfg(feature = "wasm")]
 use highwater_redis::{Door, modules::compiler::Compiler};
 use highwater_seam::Replica;
@@ -23,11 +24,11 @@ use signal_hook::consts::SIGXFSZ;
 
 use crate::admin::starting::Starting;
 use crate::admin::thread::AdminThread;
-use crate::config::{self, Benchmarks, Config, ConfigError, Durability, PeerTls, Pin, PinPolicy};
+use crate::config::{self, Config, ConfigError, Durability, PeerTls, Pin, PinPolicy};
 use crate::control::{self, ControlThread};
 use crate::descriptors::{self, Shares};
 use crate::error::NodeError;
-use crate::library::WITH_WORKLOADS;
+use crate::library::hosted;
 use crate::logging;
 use crate::own_address;
 use crate::roster::{self, Roster};
@@ -63,16 +64,13 @@ pub fn run(config: Config) -> Result<(), NodeError> {
     // A file that reaches the process's limit is a full disk (EFBIG), and no reason to be killed.
     let handler = signal_hook::flag::register(SIGXFSZ, ignored);
     handler.map_err(system("take a signal"))?;
-    match config.server.benchmarks {
-        Benchmarks::Off => live(&config, &Product, &asked),
-        Benchmarks::On => live(&config, &WITH_WORKLOADS, &asked),
-    }
+    live(&config, hosted(config.server.benchmarks), &asked)
 }
 
 /// Life after life, until it was asked to end.
-fn live<L: Library>(config: &Config, library: &L, asked: &Arc<Asked>) -> Result<(), NodeError> {
+fn live(config: &Config, code: &dyn Code, asked: &Arc<Asked>) -> Result<(), NodeError> {
     loop {
-        let (node, start) = match run_once(config, library, asked) {
+        let (node, start) = match run_once(config, code, asked) {
             Ok(Some(begun)) => begun,
             Ok(None) => {
                 tracing::info!("ended, as asked, before it served");
@@ -100,9 +98,9 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> NodeError {
 
 /// One life: from what is on the disk, if there is one; and which start of a process on that disk it is. `None`: it was asked to end before
 /// it began, and what it began on its disk is undone.
-fn run_once<L: Library>(
+fn run_once(
     config: &Config,
-    library: &L,
+    code: &dyn Code,
     asked: &Arc<Asked>,
 ) -> Result<Option<(Node, ThisStart)>, NodeError> {
     owner::check(config)?;
@@ -111,7 +109,7 @@ fn run_once<L: Library>(
     let files = match config.cluster.durability {
         Durability::Memory => None,
         Durability::Async | Durability::Sync => {
-            match recovery::open(config, &library.schema(), fresh, progress.clone()) {
+            match recovery::open(config, &code.schema(), fresh, progress.clone()) {
                 Err(_) if asked.to_end() => return Ok(None),
                 files => Some(files?),
             }
@@ -133,7 +131,7 @@ fn run_once<L: Library>(
     tracing::info!(clock = clock.source_name(), "commit timestamps: {why}");
     let (engine, clock) = (config.engine()?, Arc::new(clock));
     let build = || {
-        let replica = highwater_engines::build(engine, options.clone(), library, clock.clone());
+        let replica = highwater_engines::build(engine, options.clone(), code, clock.clone());
         if config.store.reserve_mb > 0 {
             tracing::info!(mb = config.store.reserve_mb, "reserving memory");
             reserve(&replica, config.store.reserve_mb, asked);
@@ -254,17 +252,17 @@ impl Opened {
 }
 
 impl Node {
-    /// Opens a node within a program, with tables and procedures of the program's choice: `library` has all of [`Product`]'s, in their
-    /// places, and more behind them. Logging, signals and the process's limits are the program's business.
+    /// Opens a node within a program, with tables and procedures of the program's choice: `code` has all of [`Product`](highwater_redis::Product)'s, in their
+    /// places, and more behind them ([`Compiled`](highwater_redis::Compiled)). Logging, signals and the process's limits are the program's business.
     ///
     /// # Errors
     /// As [`run`]'s. With [`NodeError::StaleDisk`] a running one may end, too: its folder says so from then on, and opened again, by this
     /// process or by a later one, it begins another life.
-    pub fn open<L: Library>(config: &Config, library: &L) -> Result<Opened, NodeError> {
+    pub fn open(config: &Config, code: &dyn Code) -> Result<Opened, NodeError> {
         config.validate()?;
         let asked = Arc::new(Asked::take(Signals::Leave).map_err(system("create a pipe"))?);
         let begun = loop {
-            match run_once(config, library, &asked) {
+            match run_once(config, code, &asked) {
                 // The folder is marked: opened again, it begins another life.
                 Err(NodeError::StaleDisk) => {}
                 begun => break begun?,

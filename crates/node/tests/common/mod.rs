@@ -20,11 +20,10 @@ use highwater_core::{
 };
 use highwater_engines::EngineKind;
 use highwater_node::admin::protocol::{AdminRequest, AdminResponse};
-use highwater_node::config::{Benchmarks, Durability, Io, NodeConfig};
-use highwater_node::library::WITH_WORKLOADS;
+use highwater_node::config::{Durability, Io, NodeConfig};
+use highwater_node::library::{WITH_WORKLOADS, hosted};
 use highwater_node::transport::handshake::{Fingerprint, Hello, Identity, WELCOME_BYTES, Welcome};
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
-use highwater_redis::Product;
 use highwater_redis::acl::change::ChangeUsers;
 use highwater_redis::keyspace::sweep::Sweep;
 use highwater_seam::{
@@ -411,10 +410,7 @@ pub fn start_alone(config: &Config) -> Node {
     let options = config.options(Incarnation(7));
     let clock = Arc::new(highwater_core::Clock::chosen(config.clock()).unwrap().0);
     let engine = config.engine().unwrap();
-    let replica = match config.server.benchmarks {
-        Benchmarks::Off => highwater_engines::build(engine, options, &Product, clock),
-        Benchmarks::On => highwater_engines::build(engine, options, &WITH_WORKLOADS, clock),
-    };
+    let replica = highwater_engines::build(engine, options, hosted(config.server.benchmarks), clock);
     let node = Node::start(config, Incarnation(7), replica, Signals::Leave).unwrap();
     let mut client = resp_client(node.resp_address());
     let deadline = Instant::now() + Duration::from_secs(30);

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use highwater_core::{Clock, Incarnation};
 use highwater_node::admin::protocol::AdminRequest;
-use highwater_node::config::{Durability, Forward, Io, NodeConfig};
+use highwater_node::config::{Benchmarks, Durability, Forward, Io, NodeConfig};
 use highwater_node::held::HeldBytes;
-use highwater_node::library::WITH_WORKLOADS;
+use highwater_node::library::hosted;
 use highwater_node::{Config, Node, Signals, free_loopback_ports};
 
 /// How long anything may take, on a busy machine.
@@ -147,8 +147,12 @@ fn start(config: &Config, id: u8) -> Node {
     let incarnation = Incarnation(100 + u64::from(id));
     let (clock, _) = Clock::chosen(config.clock()).unwrap();
     let engine = config.engine().unwrap();
-    let replica =
-        highwater_engines::build(engine, config.options(incarnation), &WITH_WORKLOADS, Arc::new(clock));
+    let replica = highwater_engines::build(
+        engine,
+        config.options(incarnation),
+        hosted(Benchmarks::On),
+        Arc::new(clock),
+    );
     Node::start(&config, incarnation, replica, Signals::Leave).unwrap()
 }
 

@@ -12,7 +12,7 @@ use highwater_seam::{Options, Outbox, Replica, Request, Token};
 use super::WITH_WORKLOADS;
 use super::double::wire;
 use crate::acl::change::News;
-use crate::{Allowance, Callables, Connection, Door, Procedures};
+use crate::{Allowance, Callables, Compiled, Connection, Door, Procedures};
 
 /// One node, and any number of connections to it.
 pub(super) struct Alone {
@@ -23,7 +23,7 @@ pub(super) struct Alone {
 impl Alone {
     pub(super) fn new() -> Alone {
         let options = Options::new(NodeId(0), 1, 1, Incarnation(1));
-        let replica = build(EngineKind::Silo, options, &WITH_WORKLOADS, Arc::new(Clock::counter()));
+        let replica = build(EngineKind::Silo, options, &Compiled(WITH_WORKLOADS), Arc::new(Clock::counter()));
         let door = Door {
             callables: Callables::of(&replica.procedures, &replica.versions, &replica.signatures),
             sessions: Most { of_all: 3, of_each: 2 },
