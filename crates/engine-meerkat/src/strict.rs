@@ -34,8 +34,11 @@ use highwater_seam::Nanos;
 
 /// Payloads below so many bytes arrive about as fast as each other.
 const CLASSES: [usize; 4] = [4 << 10, 64 << 10, 1 << 20, usize::MAX];
-/// A lead that was enough halves in about so long, in nanoseconds.
+/// A lead that was enough halves in about so long, in nanoseconds,
 const FADES: Nanos = 500_000_000;
+/// or in so many round trips, if these take longer: whoever asks once in a round trip raises it by part of what it lacks each time, and that has to be
+/// more than fades in between.
+const FADES_IN: Nanos = 32;
 
 /// A transaction that comes too late raises the lead by one part in so many of what it lacked. One that was held up by itself says little of the others; of
 /// those that are late all the time a few are enough.
@@ -54,27 +57,37 @@ struct Class {
 /// How far ahead of its clock a coordinator proposes, in ticks: as far as it would have taken for what came too late of late. Large
 /// payloads take longer, and have a lead of their own.
 #[derive(Default)]
-pub struct Lead([Class; CLASSES.len()]);
+pub struct Lead {
+    classes: [Class; CLASSES.len()],
+    /// In so long it halves; 0 as long as nobody told how long a round trip takes.
+    fades: Nanos,
+}
 
 impl std::fmt::Display for Lead {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", self.0.map(|class| class.ticks))
+        write!(f, "{:?}", self.classes.map(|class| class.ticks))
     }
 }
 
 impl Lead {
     fn class(&mut self, bytes: usize) -> &mut Class {
         let at = CLASSES.iter().position(|below| bytes < *below).unwrap_or(CLASSES.len() - 1);
-        &mut self.0[at]
+        &mut self.classes[at]
+    }
+
+    /// A round trip takes so long now.
+    pub fn follow(&mut self, round_trip: Nanos) {
+        self.fades = FADES_IN * round_trip;
     }
 
     /// The lead for a payload of so many bytes. It fades with time.
     pub fn ticks(&mut self, now: Nanos, bytes: usize) -> u64 {
+        let fades = self.fades.max(FADES);
         let class = self.class(bytes);
         let took = now.saturating_sub(class.at);
         // Steps that are no finer than what they take away.
-        if took >= FADES / 64 && class.ticks > 0 {
-            let parts = took.min(8 * FADES) / (FADES / 64);
+        if took >= fades / 64 && class.ticks > 0 {
+            let parts = took.min(8 * fades) / (fades / 64);
             (0..parts).for_each(|_| class.ticks -= (class.ticks / 92).max(1).min(class.ticks));
             class.at = now;
         }
@@ -97,6 +110,26 @@ impl Lead {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Once: where a round trip takes a tenth of a second, a lead faded between two requests by as much as the first of them had raised it. Whoever asked
+    /// for one after the other, each once, was too late for ever.
+    #[test]
+    fn a_lead_comes_to_what_is_needed_however_long_a_round_trip_takes() {
+        for round_trip in [100_000, 10_000_000, 107_000_000, 2_000_000_000] {
+            let (mut lead, needed, mut now) = (Lead::default(), 60_000_000, 0);
+            lead.follow(round_trip);
+            let mut in_time = 0;
+            for attempt in 0..40 {
+                now += 2 * round_trip;
+                if lead.ticks(now, 100) < needed {
+                    lead.late(now, 100, needed, 4 * needed);
+                } else if attempt >= 20 {
+                    in_time += 1;
+                }
+            }
+            assert!(in_time > 0, "none of twenty came in time with a round trip of {round_trip} ns");
+        }
+    }
 
     /// Once: `meerkat-strict`: one transaction that was held up raised the lead of all others by all that it had lacked,
     /// and they waited as long for half a second; on a busy machine that is always.

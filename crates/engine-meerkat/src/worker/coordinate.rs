@@ -295,6 +295,7 @@ impl MeerkatWorker {
                 let took = if commit { self.round_trip_of(ts, lead, whole) } else { whole };
                 self.answer_time = (7 * self.answer_time + whole.max(1)) / 8;
                 self.round_trip = (7 * self.round_trip + took.max(1)) / 8;
+                self.lead.follow(self.round_trip);
                 let cell = self.cell();
                 let path = if fast { &cell.fast } else { &cell.slow };
                 Counters::add(path, 1);

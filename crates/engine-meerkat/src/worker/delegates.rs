@@ -487,6 +487,7 @@ impl MeerkatWorker {
             let took = self.round_trip_of(ts, (*ahead, *advanced), now.saturating_sub(*since)) / 2;
             let most = self.shared.options.election_timeout;
             self.round_trip = (7 * self.round_trip + took.clamp(1, most)) / 8;
+            self.lead.follow(self.round_trip);
         }
     }
 
