@@ -1,6 +1,6 @@
 //! What a node knows of the others' disks: whether one that comes back has all that it told to be durable.
 //!
-//! The half of the [evidence](highwater_core::evidence) that others keep. Who comes back tells its starts, and how far its disk is synced;
+//! The half of the [evidence] that others keep. Who comes back tells its starts, and how far its disk is synced;
 //! who met it in one of them compares, and says so if the disk cannot be what became of that: then the node begins another life, for what
 //! it once promised and accepted is not on that disk.
 //!

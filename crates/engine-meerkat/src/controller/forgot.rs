@@ -9,7 +9,7 @@
 //! everywhere is told by nobody any more.
 //!
 //! *No majority does.* Then nobody can say what was decided last, and all voters have to be back, as with Rolis
-//! ([decision 0014](../../../../../docs/decisions/0014-a-voter-may-forget.md)). The state is cut at one moment of what their disks have:
+//! ([decision 0014](../../../../docs/decisions/0014-a-voter-may-forget.md)). The state is cut at one moment of what their disks have:
 //!
 //! - Whatever is at or below what a worker noted down to be *closed* was over at every replica, and what this worker knows of it was written
 //!   before. With the least of its workers' notes a disk has everything up to there: [`Rest::to`].

@@ -5,7 +5,7 @@
 //! first, and one that comes new stands behind those that wait. Lanes do not wait for each other.
 //!
 //! Attempts that write nothing are not rationed, and are no reason to make fewer: those who read are in each other's way never, and come to nothing one after the
-//! other if they are late (see [`strict`](super::strict)). They wait behind who writes, as they may run in one transaction with those.
+//! other if they are late (see `strict` in engine `meerkat-strict`). They wait behind who writes, as they may run in one transaction with those.
 //!
 //! Coordinators of one key take turns: whoever has committed some attempts in a row *rests* for about as long as one takes, and when somebody else's commits here,
 //! those that wait go on at once. Both say no more than when an attempt begins, and a rest ends by itself.
