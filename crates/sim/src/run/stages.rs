@@ -25,6 +25,8 @@ use crate::world::{World, WorldOptions};
 const STALE: Nanos = 30 * MS;
 /// An operator waits for a birth for so many election timeouts, once nothing is in its way but a node that may have forgotten it.
 const BIRTH_TIMEOUTS: u64 = 30;
+/// Without a leader, a learner that lagged all along is taken in again after so many election timeouts at the latest.
+const BARRED_TIMEOUTS: u64 = 1 << 10;
 /// How many steps go by between looks at the sizes of logs.
 const WATCH_EVERY: u64 = 64;
 
@@ -141,7 +143,7 @@ impl<H: House> Run<H> {
         self.wait("open transactions end", |run| run.clients.quiet())?;
         self.wait("guests' commands end", Run::guests_are_quiet)?;
         self.wait("what operators ordered is done", |run| !run.world.has_orders())?;
-        self.converge("replicas that were left alone converge")?;
+        self.converge_unless_barred("replicas that were left alone converge")?;
         self.leave_out()?;
         self.serve("all replicas together serve", Clients::probes)?;
         self.converge("all replicas converge")?;
@@ -323,7 +325,15 @@ impl<H: House> Run<H> {
     }
 
     fn wait(&mut self, what: &'static str, holds: impl Fn(&Run<H>) -> bool) -> Result<(), Verdict> {
-        let deadline = self.deadline();
+        self.wait_until(self.deadline(), what, holds)
+    }
+
+    fn wait_until(
+        &mut self,
+        deadline: Nanos,
+        what: &'static str,
+        holds: impl Fn(&Run<H>) -> bool,
+    ) -> Result<(), Verdict> {
         while !holds(self) && self.world.now < self.end {
             self.at_most(deadline, what)?;
             self.advance(self.world.now + MS)?;
@@ -349,6 +359,14 @@ impl<H: House> Run<H> {
         // Figures of a status may be old.
         self.advance(self.world.now + STALE)?;
         self.wait(what, |run| run.world.converged().is_ok())
+    }
+
+    /// The same. What befell a replica may have lasted for so long that the others let it rest before they take it in again.
+    fn converge_unless_barred(&mut self, what: &'static str) -> Result<(), Verdict> {
+        self.advance(self.world.now + STALE)?;
+        let leaderless = self.world.engine().abilities().leaderless;
+        let rests = if leaderless { BARRED_TIMEOUTS * self.plan.settings.election_timeout } else { 0 };
+        self.wait_until(self.deadline() + rests, what, |run| run.world.converged().is_ok())
     }
 
     fn marks(&self) -> BTreeMap<&'static str, u64> {
