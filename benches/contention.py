@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Workers that want the same rows: conflicts for each commit, throughput, what was given up. Two workers, and eight on these cores.
 
-    cargo build --release --features laboratory
+    cargo build --profile dist --features laboratory
     benches/contention.py [--rounds 3] [--seconds 2] [--engine silo,rolis] [--workers 1,2,8]
 
 TPC-C with one warehouse; Bank with 100 accounts; YCSB++ with all keys drawn by zipf 0.99. Writes docs/performance/contention.svg.

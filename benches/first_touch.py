@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the first touch of fresh memory costs: the engine alone with memory reserved ahead, and without, in turns.
 
-    cargo build --release --features laboratory
+    cargo build --profile dist --features laboratory
     benches/first_touch.py [--rounds 5] [--seconds 4]
 
 TPC-C, one worker. Without a reserve the store asks the system for memory as it grows.

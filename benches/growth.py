@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The engine alone while its data grow: TPC-C by warehouses, YCSB++ by rows. Transactions per CPU-second, and memory.
 
-    cargo build --release --features laboratory
+    cargo build --profile dist --features laboratory
     benches/growth.py [--rounds 3] [--seconds 3] [--warehouses 1,4,16,64] [--rows 1000000,10000000,50000000] [--budget-mb 14000]
 
 One worker, one process, memory touched ahead. A size that would not fit the budget is left out, and said so. Writes docs/performance/growth-*.svg.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One hot key: clients that INCR it through one of three replicas, or through all of them.
 
-    benches/hot_key.py path/to/release [--engine meerkat] [--workers 1] [--nodes 3] [--clients 20] [--seconds 3]
+    benches/hot_key.py target/dist [--engine meerkat] [--workers 1] [--nodes 3] [--clients 20] [--seconds 3]
 
 Tells replies a second, in all and through each replica; the errors; CPU of all three for an operation; and how long clients waited. `--nodes` are those that are asked; clients ask
 anew as soon as they are answered. It fails if the key does not hold what was acknowledged. Compare builds in turns, on a quiet machine.

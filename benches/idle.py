@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What an idle cluster of three replicas costs: CPU time of each process, by thread, and how often its threads wake up.
 
-    cargo build --release
+    cargo build --profile dist
     benches/idle.py [--seconds 20] [--workers 1,2] [--strace]
 
 Nobody asks for anything meanwhile, not even for a status. `--strace` counts system calls of the leader in a few seconds of their own.
@@ -64,7 +64,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--workers", default="1,2")
     parser.add_argument("--strace", action="store_true")
-    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "release")
+    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "dist")
     args = parser.parse_args()
     for workers in args.workers.split(","):
         measure(int(workers), args.seconds, args.release, args.strace)

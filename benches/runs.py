@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BINARY = pathlib.Path(os.environ.get("HIGHWATER", ROOT / "target" / "release" / "highwater"))
+BINARY = pathlib.Path(os.environ.get("HIGHWATER", ROOT / "target" / "dist" / "highwater"))
 
 
 def bench(words, binary=BINARY):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Cache lines that threads of a replica share: which functions write to them, how often for a transaction, and who else comes to them.
 
-    cargo build --release --features laboratory --config 'profile.release.debug="line-tables-only"' --config 'profile.release.package."*".debug=false'
+    cargo build --profile dist --features laboratory
     benches/shared_lines.py [--workload ycsb] [--size 300000] [--seconds 10] [--node 1] [--engine silo]
 
 Two workers. Node 0 leads; `--node 1` looks at a follower instead. The replica runs under valgrind with a tool that shared_lines.c is, compiled here (gcc, and

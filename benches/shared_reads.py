@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What reads that share round trips cost: GETs from so many connections, and the entries that the leader's stream decided meanwhile.
 
-    cargo build --release
+    cargo build --profile dist
     benches/shared_reads.py [--operations 30000] [--connections 1,2,10,50] [--release DIR]
 
 Three replicas, one worker each, nothing but GETs. A read waits until a majority has answered a question that was asked after it: no entry is
@@ -29,7 +29,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--operations", type=int, default=30_000)
     parser.add_argument("--connections", default="1,2,10,50")
-    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "release")
+    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "dist")
     args = parser.parse_args()
     with Cluster(args.release, 3, 'durability = "memory"') as cluster:
         for node in range(3):

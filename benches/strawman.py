@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One stream for all workers (strawman) against one stream for each (rolis), as the Rolis paper's figure 2, by CPU time.
 
-    cargo build --release --features laboratory
+    cargo build --profile dist --features laboratory
     benches/strawman.py [--rounds 3] [--seconds 3] [--workers 1,2,4,8] [--workload ycsb]
 
 Three replicas on these cores: throughput says little where workers share a core, CPU time for each transaction says what the lock and the

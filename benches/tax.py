@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The tax by instructions: what a leader of three runs for a transaction that the engine alone does not, by part.
 
-    cargo build --release --features laboratory --config 'profile.release.debug="line-tables-only"' --config 'profile.release.package."*".debug=false'
+    cargo build --profile dist --features laboratory
     benches/tax.py [--workload tpcc] [--size 1] [--seconds 15] [--in-flight 4000] [--functions 30] [--keep FOLDER]
     benches/tax.py --calls
 

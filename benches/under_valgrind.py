@@ -33,7 +33,7 @@ def parser(about):
     found = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     found.add_argument("--workload", choices=list(WORKLOADS), default="tpcc")
     found.add_argument("--size", type=float, default=0, help="of TPC-C the share of the population [1], of YCSB++ the keys [300000]")
-    found.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "release")
+    found.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "dist")
     return found
 
 

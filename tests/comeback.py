@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A replica of a loaded cluster is killed, and comes back after a while with its disk: how long until it has caught up.
 
-    cargo build --release && cargo build --release -p highwater-node --example transfers
+    cargo build --profile dist && cargo build --profile dist -p highwater-node --example transfers
     tests/comeback.py [--away 10] [--connections 32] [--rounds 3] [--release DIR]
 
 Three replicas with durability sync; so many connections transfer, one after the other each. A follower gets SIGKILL. It has caught up when
@@ -28,7 +28,7 @@ def main():
     parser.add_argument("--away", type=float, default=10)
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "release")
+    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "dist")
     args = parser.parse_args()
     with Cluster(args.release, 3) as cluster:
         for node in range(3):

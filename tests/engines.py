@@ -5,7 +5,7 @@ nothing, latency. Medians of several rounds, with the lowest and the highest; ra
     tests/engines.py --workload ycsb-t --engines meerkat,meerkat-pb,tapir,kuafu,rolis --workers 1 --rounds 3 --seconds 3
     tests/engines.py --workload ycsb-t --engines meerkat,kuafu --zipf 0,0.6,0.8,0.9,0.99 --rounds 1
 
-Needs a release build of `highwater` with the feature `laboratory`. Everything on one machine: three replicas share its cores, so compare CPU time before throughput.
+Needs a build of `highwater` of the profile `dist` with the feature `laboratory`. Everything on one machine: three replicas share its cores, so compare CPU time before throughput.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def spread(values, form):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--release", default="target/release/highwater", help="the binary")
+    parser.add_argument("--release", default="target/dist/highwater", help="the binary")
     parser.add_argument("--workload", default="ycsb-t")
     parser.add_argument("--engines", default="meerkat,meerkat-pb,tapir,kuafu,rolis")
     parser.add_argument("--workers", type=int, default=1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The durability levels beside each other: throughput, CPU time of the leader, latency until release.
 
-    cargo build --release
+    cargo build --profile dist --features lab
     tests/levels.py [--rounds 5] [--seconds 4] [--workload ycsb,tpcc] [--in-flight 16000] [--release DIR]
 
 Three replicas of one worker each on this machine, `highwater bench` in turns, so that each level meets the same noise. Medians; a ratio is
@@ -39,7 +39,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--workload", default="ycsb,tpcc")
     parser.add_argument("--in-flight", type=int, default=16000)
-    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "release")
+    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "dist")
     args = parser.parse_args()
     release = args.release.resolve()
     with tempfile.TemporaryDirectory(prefix="highwater-levels-") as folder:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Which share of a process's CPU time in user mode goes to measuring: samples of perf, by the source lines that the compiler inlined.
 
-    target/release/highwater serve --config one.toml &        # one node of its own, or any leader
+    target/dist/highwater serve --config one.toml &        # one node of its own, or any leader
     redis-benchmark -p 7200 -t set -P 16 -c 50 -r 100000 -n 100000000 -q &
     perf record -F 3000 -e cpu-clock:u -p PID -o set.data -- sleep 25
-    tests/metering.py set.data target/release/highwater
+    tests/metering.py set.data target/dist/highwater
 
-Needs no counters of the CPU, so it runs in virtual machines too, and the build's line tables, which release builds have.
+Needs no counters of the CPU, so it runs in virtual machines too, and the build's line tables, which builds of the profile `dist` have.
 """
 
 import collections

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The same transfer as a procedure of the build, of a WebAssembly module, as a Lua script and as a MULTI: what each costs the leader.
 
-    cargo build --release --features wasm && cargo build --release -p highwater-node --example operations
+    cargo build --profile dist --features wasm && cargo build --profile dist -p highwater-node --example operations
     (cd clients/wasm && cargo build --release)
     tests/procedure_figures.py [--seconds 2] [--rounds 5] [--connections 16] [--pipeline 16]
 
@@ -120,7 +120,7 @@ def main():
     parser.add_argument("--pipeline", type=int, default=16)
     parser.add_argument("--workers", type=int, default=1, help="of each replica")
     parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "release")
+    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "dist")
     module = ROOT / "clients" / "wasm" / "target" / "wasm32-unknown-unknown" / "release" / "transfer.wasm"
     parser.add_argument("--module", type=pathlib.Path, default=module)
     args = parser.parse_args()

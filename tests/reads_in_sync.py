@@ -69,7 +69,7 @@ def run(name, builds, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "release")
+    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "dist")
     parser.add_argument("--old", type=pathlib.Path)
     parser.add_argument("--reads", type=int, default=2000)
     parser.add_argument("--writes", type=int, default=300)

@@ -2,7 +2,7 @@
 """Redis's commands on Highwater and on Redis 7, in turns on one machine: operations per second, latency, CPU time of all server processes and of
 the leader.
 
-    cargo build --release && cargo build --release -p highwater-node --example operations
+    cargo build --profile dist && cargo build --profile dist -p highwater-node --example operations
     tests/redis_figures.py [--seconds 2] [--rounds 3] [--connections 50] [--pipelines 1,16] [--only memory,redis] [--operations set,get]
                            [--io epoll,uring] [--generator redis-benchmark]
 
@@ -148,7 +148,7 @@ def main():
     parser.add_argument("--io", help="what client sockets of Highwater stand on: epoll, uring, auto; several: one after the other")
     parser.add_argument("--operations", default=",".join(OPERATIONS))
     parser.add_argument("--generator", choices=["operations", "redis-benchmark"], default="operations")
-    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "release")
+    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "dist")
     args = parser.parse_args()
     if not shutil.which("redis-server"):
         sys.exit("redis-server is not installed (Debian: redis-server)")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Memory for each small thing, beside Redis's: a million strings, hashes of ten fields, sorted-set and set members, list items.
 
-    cargo build --release
+    cargo build --profile dist
     tests/redis_memory.py [--count 1000000]
 
 One node of Highwater (`durability = "memory"`) and one Redis, each with nothing else in it; bytes of resident memory that the load has added, divided by the count,
@@ -91,7 +91,7 @@ class One(System):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=1_000_000)
-    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "release")
+    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "dist")
     args = parser.parse_args()
     args.workers = 1
     systems = ["highwater"] + (["redis"] if shutil.which("redis-server") else [])

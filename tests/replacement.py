@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A node of a loaded cluster is replaced by a new one, which copies everything: how long that takes, and what clients see of it.
 
-    cargo build --release && cargo build --release -p highwater-node --example transfers
+    cargo build --profile dist && cargo build --profile dist -p highwater-node --example transfers
     tests/replacement.py [--gb 2] [--seconds 60] [--times 1] [--release DIR]
 
 Three replicas with durability sync are filled by redis-benchmark with values of 1 kB; then 8 connections transfer for so many seconds, one
@@ -42,7 +42,7 @@ def main():
     parser.add_argument("--gb", type=float, default=2)
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--times", type=int, default=1, help="replacements, one after the other, each of the last newcomer")
-    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "release")
+    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "dist")
     args = parser.parse_args()
     if not shutil.which("redis-benchmark"):
         sys.exit("redis-benchmark is not installed (Debian: redis-tools)")

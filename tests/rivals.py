@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The same work on Highwater and on others, each with its disk on: two-account transfers over the network, per second and CPU time.
 
-    cargo build --release && cargo build --release -p highwater-node --example transfers
+    cargo build --profile dist && cargo build --profile dist -p highwater-node --example transfers
     tests/rivals.py [--seconds 10] [--rounds 3] [--connections 32] [--workers 1] [--only highwater,postgres,redis,etcd]
 
 Three processes of each on this machine, with their files in one temporary folder:
@@ -256,7 +256,7 @@ def main():
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--workers", type=int, default=1, help="of each replica of Highwater; three of them share the machine's cores")
     parser.add_argument("--only", default="highwater,async,postgres,redis,etcd")
-    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "release")
+    parser.add_argument("--release", type=pathlib.Path, default=ROOT / "target" / "dist")
     args = parser.parse_args()
     there = {
         "highwater": Highwater,

@@ -1,7 +1,7 @@
 //! How fast checkpoints are written and loaded, on a real file system: 100-byte and 1 kB rows, 1 and 2 threads.
 //!
 //! ```text
-//! cargo run --release -p highwater-disk --example checkpoint_rates -- [FOLDER] [MEGABYTES]
+//! cargo run --profile dist -p highwater-disk --example checkpoint_rates -- [FOLDER] [MEGABYTES]
 //! ```
 //!
 //! Writing counts from the first chunk to publication, syncs included. Files are in the page cache when they are loaded, so

@@ -1,7 +1,7 @@
 //! What it costs to coordinate transactions at the client: three nodes in one process, one client, a read and a write of one key again and again.
 //!
 //! ```text
-//! cargo run --release -p highwater-node --example coordinators [engine] [transactions]
+//! cargo run --profile dist -p highwater-node --example coordinators [engine] [transactions]
 //! ```
 //!
 //! The one client has its requests coordinated by a node, over RESP; the other one coordinates them itself. Each makes

@@ -1,7 +1,7 @@
 //! What `server.forward` costs: `SET` and `GET` on the leader directly, and through a follower, in turns.
 //!
 //! ```text
-//! cargo run --release -p highwater-node --example forward_price -- [ROUNDS [SECONDS]]
+//! cargo run --profile dist -p highwater-node --example forward_price -- [ROUNDS [SECONDS]]
 //! ```
 //!
 //! Three nodes in this process, one worker each. 16 connections of one thread send a pipeline each and wait for its replies. CPU per operation is that of the whole process

@@ -1,7 +1,7 @@
 //! How fast a journal takes records on a real directory, and how fast it is read again:
 //!
 //! ```text
-//! cargo run --release -p highwater-node --example journal_throughput -- DIR SECONDS KEPT
+//! cargo run --profile dist -p highwater-node --example journal_throughput -- DIR SECONDS KEPT
 //! ```
 //!
 //! DIR is made below, used, and removed; it should be on the disk in question. Each line is measured for SECONDS. The journal

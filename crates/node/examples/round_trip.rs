@@ -1,7 +1,7 @@
 //! What a round trip to another process on this machine takes, without a database: the floor under the latency of a lone client.
 //!
 //! ```text
-//! cargo run --release -p highwater-node --example round_trip -- [ROUNDS]
+//! cargo run --profile dist -p highwater-node --example round_trip -- [ROUNDS]
 //! ```
 //!
 //! A message of 250 bytes there, one of 80 bytes back, over TCP as nodes speak it, both sides asleep in epoll until something comes. Beside it
