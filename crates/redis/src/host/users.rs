@@ -1,5 +1,5 @@
 //! Has this node's users follow the table: the first worker reads it, and each worker waits with what is on data for what has to
-//! be known first. [`acl`](crate::acl) tells the whole of it.
+//! be known first. [`crate::acl`] says the whole of it.
 
 use std::sync::Arc;
 
