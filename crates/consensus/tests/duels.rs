@@ -172,6 +172,8 @@ fn spread(count: u8, latency: Nanos, seen: bool) -> Vec<Cost> {
 }
 
 /// With two survivors and connections that keep order no election is in vain: whoever asks for less holds back.
+/// Once: two candidates of one epoch split the votes, or the loser's higher ballot deposed the winner: a quarter of the
+/// elections among two survivors at 2 ms latency cost a timeout more, some three.
 #[test]
 fn two_survivors_never_split_their_votes() {
     for latency in [MS / 5, 2 * MS, 8 * MS] {

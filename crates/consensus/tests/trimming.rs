@@ -74,6 +74,8 @@ fn a_log_that_everyone_has_is_kept_to_a_sixteenth() {
 }
 
 /// It kept all that a lagging follower might have asked for, and there was none.
+/// Once: a cluster of one kept `log_retain_bytes` of log, a sixteenth of which is kept where nobody lags: nobody was
+/// asked what all know.
 #[test]
 fn who_is_alone_keeps_little_until_somebody_listens() {
     let mut alone = cluster_of(1);

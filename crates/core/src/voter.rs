@@ -1,4 +1,4 @@
-//! Who votes: a node in one life of its memory.
+//! A voter: a node in one life of its memory.
 
 use std::fmt;
 

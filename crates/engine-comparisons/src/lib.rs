@@ -89,7 +89,7 @@ fn build<W: Worker + 'static>(
     Replica { controller, workers, counters, procedures, versions, signatures }
 }
 
-/// What a message says, for people.
+/// A message in words, for people.
 fn words(to_controller: bool, head: &[u8]) -> String {
     if to_controller { "a piece of a message".into() } else { highwater_kit::validation::words(head) }
 }

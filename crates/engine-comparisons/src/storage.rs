@@ -26,7 +26,7 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// Of a fresh replica: the code's tables, empty, and its procedures.
+    /// A fresh replica's: the code's tables, empty, and its procedures.
     pub fn new(code: &dyn Code, options: &Options) -> Shelf {
         let schema: Schema = code.schema();
         let marks = marks_of(&schema, options);

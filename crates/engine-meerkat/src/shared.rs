@@ -59,7 +59,7 @@ pub struct Begin {
     pub marks: Arc<Marks>,
     /// The store is another one: this replica takes part as a learner from here on.
     pub afresh: bool,
-    /// Of a replica that comes back: another change follows at once. What it wrote of this epoch may have to be left out with that one.
+    /// A replica that comes back has another change follow at once. What it wrote of this epoch may have to be left out with that one.
     pub more: bool,
 }
 

@@ -82,6 +82,8 @@ fn a_claim_about_a_quiet_worker_is_true() {
 }
 
 /// The same if the worker's clock went back meanwhile: it hears of the claim, whatever its clock shows.
+/// Once: a worker that had been quiet while the clock went back could commit below what others had claimed of its stream:
+/// released before it was decided.
 #[test]
 fn a_claim_is_true_even_if_the_clock_went_back() {
     loom::model(|| {

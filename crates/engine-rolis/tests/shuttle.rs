@@ -17,7 +17,10 @@ use highwater_core::{
 use highwater_engine_rolis::Rolis;
 use highwater_engine_rolis::shared::Shared;
 use highwater_engine_rolis::snapshots::Offer;
-use highwater_seam::{ControlOutbox, Engine, Options, Outbox, Request, Token, Worker};
+use highwater_kit::code::Builds;
+#[cfg(feature = "planted")]
+use highwater_seam::Engine;
+use highwater_seam::{ControlOutbox, Options, Outbox, Request, Token, Worker};
 use highwater_store::{Applier, SnapshotTx, Store};
 use shuttle::thread;
 
@@ -57,7 +60,7 @@ impl Procedure for Count {
 fn plant() {
     #[cfg(feature = "planted")]
     highwater_core::planted::plant(std::env::var("PLANTED").ok().map(|name| {
-        let mut bugs = EngineKind::Rolis.bugs();
+        let mut bugs = <Rolis as Engine>::BUGS.iter().copied().flatten().copied();
         bugs.find(|bug| bug.name == name).expect("PLANTED is a bug's name")
     }));
 }

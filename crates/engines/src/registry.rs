@@ -120,7 +120,7 @@ macro_rules! engines {
     };
 }
 
-/// What the engine of a kind says, if this build has it: a constant, or a function with its arguments in brackets.
+/// A word of the engine of a kind, if this build has it: a constant, or a function with its arguments in brackets.
 macro_rules! of_engine {
     ($of:expr; $($kind:ident $feature:tt $engine:ty),*; $item:ident) => {
         match $of {

@@ -269,6 +269,8 @@ fn what_may_not_run_is_told_why() {
 }
 
 /// To anybody else a session does not exist, whatever is tried, and nothing of it changes.
+/// Once: sessions belonged to nobody, and their ids were found in 8 s: others' replies read, numbers used up, sessions
+/// ended, all 100,000 taken.
 #[test]
 fn a_session_is_its_owners() {
     let mut alone = Alone::new();

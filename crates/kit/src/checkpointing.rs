@@ -129,10 +129,7 @@ impl<B, F, S> Checkpointing<B, F, S> {
         if let Some(Stage::Locating { begun, found }) = self.stage.take() {
             self.stage = Some(Stage::Scanning { begun, found });
         }
-        match &self.stage {
-            Some(Stage::Scanning { begun, .. }) => Some(begun),
-            _ => None,
-        }
+        self.scans_for()
     }
 
     /// The beginning of the one that the host scans for.

@@ -1,4 +1,4 @@
-//! What an engine hosts, as it runs it: tables, and procedures that are compiled for each kind of transaction there is.
+//! The code that an engine hosts, as it runs it: tables, and procedures that are compiled for each kind of transaction there is.
 //!
 //! A procedure is generic over its transaction, and it is compiled where somebody says for which. Engines say it through [`Code`], without generics. Every
 //! [`Library`] is code: it is compiled in the crate that hands it to an engine. A crate with large procedures implements [`Code`] by itself, once, and nobody

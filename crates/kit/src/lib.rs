@@ -1,4 +1,4 @@
-//! What engines are made of, whatever their protocol is: attempts at a request, sessions, copies of a state, checkpoints, what disks testify.
+//! The parts that engines are made of, whatever their protocol is: attempts at a request, sessions, copies of a state, checkpoints, what disks testify.
 //!
 //! | module | what |
 //! |---|---|

@@ -9,7 +9,7 @@ use highwater_core::planted::Bug;
 use crate::observer::{NoRules, Rules};
 use crate::{Refusal, Request, Service, Status};
 
-/// What stands behind the seam under one name: what it can do, and what its replicas' words mean.
+/// An engine behind the seam, under one name: what it can do, and what its replicas' words mean.
 ///
 /// Statuses are asked about together, by position (`None`: that replica does not answer). The answers are the same for the
 /// simulator, which has them at hand, and for whoever has them from admin ports.

@@ -19,7 +19,7 @@ pub struct Request<'a> {
     pub procedure: ProcedureId,
     /// Its arguments; copied if they must outlive the call.
     pub args: &'a [u8],
-    /// Whose request this is, for engines that run a repeated one once: see `sessions`. One that may not run ends
+    /// The owner of this request, for engines that run a repeated one once: see `sessions`. One that may not run ends
     /// with [`Outcome::Denied`](highwater_core::Outcome::Denied). An engine without
     /// [`sessions`](crate::Abilities::sessions) refuses it.
     pub session: Option<Session>,

@@ -36,7 +36,7 @@ fn every_message_is_taken_once_and_in_order() {
     });
 }
 
-/// Who is told by other means that a message was sent finds it, though nothing but the wake-up tells him.
+/// A reader that is told by other means that a message was sent finds it, though nothing but the wake-up tells him.
 #[test]
 fn a_wake_up_finds_the_message() {
     loom::model(|| {

@@ -57,6 +57,8 @@ fn run(occ: &mut Occ, random: &mut Random) -> Timestamp {
 }
 
 /// Two workers take turns; all above a random mark is rolled back; the rest is as if the others had never run.
+/// Once: the next leader's timestamps need not exceed those that are rolled back: a write of the next epoch that came
+/// before the roll-back was skipped as older, or undone. Now nothing is applied before all workers have rolled back.
 #[test]
 fn rolling_back_restores_exactly_what_the_mark_preserves() {
     for seed in 1..400u64 {

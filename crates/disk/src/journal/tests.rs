@@ -592,6 +592,8 @@ fn a_file_that_was_cut_is_called_cut() {
 
 /// Once a node had no descriptor left, the journal's next file was the end of the node. Whatever opens a file may fail so, and is tried again:
 /// at each of the calls that can, once and several times in a row. So is what fails for want of memory, and because a signal came.
+/// Once: ENOMEM and EINTR while the journal opened a file or took room ended the node (EMFILE and ENFILE did not any
+/// more)
 #[test]
 fn a_process_without_descriptors_harms_nothing_and_goes_on_once_it_has_some() {
     const ROUNDS: u8 = 9;

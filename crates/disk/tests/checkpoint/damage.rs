@@ -111,6 +111,8 @@ fn a_lost_part_is_told_and_the_older_checkpoint_loaded() {
 }
 
 /// What is not damage ends the search, because an older checkpoint would only hide it.
+/// Once: a build with more tables did not start from a checkpoint of one with fewer, so that no upgrade could have added
+/// a table to nodes with disks.
 #[test]
 fn other_tables_a_newer_format_and_too_little_memory_are_refused_in_words() {
     let (disk, _) = small();

@@ -61,10 +61,12 @@ impl MeerkatWorker {
         assert!(self.as_of < ts, "what is over everywhere by now is below {ts}");
         let payload = self.tx.end(ts);
         Counters::add(&self.counters.executed, 1 + joined.len() as u64);
-        asked.reads = payload.only_reads();
-        if joined.is_empty() {
-            asked = asked.wants(&payload);
-        }
+        // Of what several want together the lane is known.
+        asked = if joined.is_empty() {
+            asked.wants(&payload)
+        } else {
+            Asked { reads: payload.only_reads(), ..asked }
+        };
         if !asked.waited && self.owns.lanes.is_crowded(now, &asked) {
             // Who comes new waits behind those that want the same, and is no attempt: it would be in their way.
             (asked.attempts, asked.waited) = (asked.attempts - 1, true);
@@ -288,7 +290,7 @@ impl MeerkatWorker {
             Decision::Wait => {}
             Decision::Settle { commit, fast } => {
                 let most = self.shared.options.election_timeout;
-                let (lead, since) = (own.lead, own.since);
+                let (lead, since, bytes) = (own.lead, own.since, own.payload.len());
                 let whole = now.saturating_sub(since).min(most);
                 // What is refused is refused when it arrives: nobody waited until its time had come. Taken for the rest of a longer time, round trips would
                 // seem ever shorter to whoever comes too late, and leads are bounded by them.
@@ -296,6 +298,9 @@ impl MeerkatWorker {
                 self.answer_time = (7 * self.answer_time + whole.max(1)) / 8;
                 self.round_trip = (7 * self.round_trip + took.max(1)) / 8;
                 self.lead.follow(self.round_trip);
+                if commit {
+                    self.lead.in_time(now, bytes);
+                }
                 let cell = self.cell();
                 let path = if fast { &cell.fast } else { &cell.slow };
                 Counters::add(path, 1);

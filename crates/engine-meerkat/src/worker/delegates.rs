@@ -468,6 +468,9 @@ impl MeerkatWorker {
         }
         if self.delegates.holds(client, ts) {
             self.learn_from(now, ts);
+            if commit {
+                self.lead.some_in_time(now);
+            }
             self.records.entry(now, node, ts).client = Some(client);
             self.settle_granted(now, ts, commit, (payload, voted));
             return;

@@ -112,6 +112,10 @@ impl MeerkatWorker {
             ended_here = self.install_ended(now, settled);
             self.journal.hold(false);
         }
+        assert!(
+            *more || self.held.is_empty(),
+            "what was written of an epoch waits for a change that is over"
+        );
         let votes = change.members.has_voter((self.me, self.shared.options.incarnation));
         let under_way = self.owns.take_all();
         for (ts, _) in under_way.iter() {

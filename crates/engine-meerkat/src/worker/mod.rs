@@ -379,7 +379,7 @@ impl MeerkatWorker {
         busy || self.restless > 0
     }
 
-    /// What was proposed ahead of this node's clock is closed when that has come there. One that stands still never does: where nothing is under way, later
+    /// A proposal ahead of this node's clock is closed when that has come there. One that stands still never does: where nothing is under way, later
     /// ones go above it then.
     fn close_ahead(&mut self, now: Nanos) {
         self.look_at_pace(now);

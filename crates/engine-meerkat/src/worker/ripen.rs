@@ -70,7 +70,7 @@ impl MeerkatWorker {
                 self.shown = self.shared.clock.now();
             }
             let went = self.shown.0.saturating_sub(showed.0);
-            self.pace = (now, self.shown, (1000 * went / took).clamp(1, FASTEST_PACE));
+            self.pace = (now, self.shown, (went.saturating_mul(1000) / took).clamp(1, FASTEST_PACE));
         }
     }
 

@@ -390,6 +390,9 @@ fn promises(said: &[About]) -> usize {
 }
 
 /// With `sync` whoever hears of a vote counts on its being on a disk, a backup coordinator as well.
+/// Once: with `sync` an acknowledged write was on one disk of three: a promise to a backup coordinator told a vote that
+/// was on no disk yet, and who accepted its proposal did not have what it writes. After a loss of power the change of
+/// epoch ended its leaders again and again.
 #[test]
 fn a_promise_that_tells_a_vote_waits_until_the_vote_is_on_disk() {
     let mut trio = Trio::new(Durability::Sync);

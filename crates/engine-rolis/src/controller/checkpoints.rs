@@ -315,6 +315,10 @@ mod tests {
 
     /// A publication waits for syncs of a slow disk, as a node does that falls behind: both come together. Whoever then counts what
     /// was copied as kept loses it with its process, and everybody counts on it.
+    /// Once: `LASTSAVE` and `INFO` counted a checkpoint of the store before for one of the store in use.
+    /// Once: all data gone with one disk of three. A checkpoint of the state before, published when the node had copied
+    /// another one (its syncs were slow, as the node was), counted for the copy: nothing began another one, `status` and
+    /// `no_restart` said nothing, and after a power cut the copies were on no disk.
     #[test]
     fn a_checkpoint_of_the_store_before_is_none_of_what_was_copied_since() {
         for durability in [Durability::Sync, Durability::Async] {

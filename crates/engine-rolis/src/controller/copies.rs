@@ -1,4 +1,4 @@
-//! What the news about state copies means for the rest of the replica, as receiver and as donor. [`highwater_kit::copy`] has the reasons.
+//! News about state copies, and what they mean for the rest of the replica, as receiver and as donor. [`highwater_kit::copy`] has the reasons.
 //!
 //! Who receives: a node that lost its memory (a learner: it asks the leader for a vote when complete), and a follower that
 //! fell behind what the leader keeps. The latter keeps its promises and its vote all along; only its store is replaced. A

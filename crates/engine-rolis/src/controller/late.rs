@@ -28,7 +28,7 @@ fn members() -> Members {
     Members::new(Epoch(0), (0..3).map(|node| voter(NodeId(node))).collect())
 }
 
-/// Of node 1 of three, which votes and follows nobody yet.
+/// The controller of node 1 of three, which votes and follows nobody yet.
 fn controller() -> RolisController {
     let options = Options::new(NodeId(1), 3, 1, Incarnation(1));
     let account = Account::new(&options, 1);

@@ -307,7 +307,9 @@ impl Controller for RolisController {
         self.birth.peer_down(peer);
         self.raising.peer_down(peer);
         self.election.peer_down(now, peer, refused);
-        self.handing.lost(now, peer);
+        if refused {
+            self.handing.ended(now, peer);
+        }
         self.copy_peer_changed(now, peer);
     }
 

@@ -148,11 +148,11 @@ impl HandOver {
         }
     }
 
-    /// The connection to this node is lost: it ends, perhaps. Whoever was told to stand does not any more; the word of one that won is waited
-    /// for only as long as requests wait.
-    pub fn lost(&mut self, now: Nanos, node: NodeId) {
+    /// This node's process has ended. If it was told to stand it does not any more, unless it said already that it serves; if it has won, its word is
+    /// waited for only as long as requests wait.
+    pub fn ended(&mut self, now: Nanos, node: NodeId) {
         match &mut self.stage {
-            Some(Stage::Standing { target, until, .. }) if *target == node => *until = now,
+            Some(Stage::Standing { target, serves: None, until, .. }) if *target == node => *until = now,
             Some(Stage::Moving { target, holds_until, until, .. }) if *target == node => {
                 *until = *holds_until
             }

@@ -1,4 +1,4 @@
-//! What comes late of a copy is about that copy, and says nothing of the one that took its place.
+//! Late words about a copy are about that copy, and say nothing of the one that took its place.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn receiver(life: u64) -> Voter {
 }
 
 /// A donor of an empty store, of which everything is settled.
-struct Settled;
+pub(super) struct Settled;
 
 impl Source for Settled {
     fn is_sound(&self) -> bool {

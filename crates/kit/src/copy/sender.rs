@@ -205,23 +205,8 @@ fn chunk_bytes() -> usize {
 mod tests {
     use highwater_core::{Incarnation, Schema};
 
+    use super::super::late::Settled;
     use super::*;
-
-    struct Settled;
-
-    impl Source for Settled {
-        fn is_sound(&self) -> bool {
-            true
-        }
-
-        fn position(&self) -> Timestamp {
-            Timestamp(7)
-        }
-
-        fn settled(&self) -> Timestamp {
-            Timestamp(7)
-        }
-    }
 
     /// Whoever took it for this copy's would read more than the receiver has room for, and let go of what has not arrived.
     #[test]

@@ -42,13 +42,13 @@ pub fn marks_of(schema: &Schema, options: &Options) -> Arc<Marks> {
     Arc::new(Marks::new(schema, bytes))
 }
 
-/// Of those that serve, one of the latest epoch.
+/// One of those that serve, of the latest epoch.
 fn serving(statuses: &[Option<Status>]) -> Option<NodeId> {
     let serving = statuses.iter().flatten().filter(|status| status.serves());
     serving.max_by_key(|status| status.epoch).map(|status| status.node)
 }
 
-/// Whom to ask, if more than half serve, and all that serve do so alike.
+/// The node to ask, if more than half serve, and all that serve do so alike.
 pub fn agreed(statuses: &[Option<Status>]) -> Option<NodeId> {
     let serving = serving(statuses)?;
     let epoch = statuses.iter().flatten().find(|status| status.node == serving)?.epoch;
@@ -56,7 +56,7 @@ pub fn agreed(statuses: &[Option<Status>]) -> Option<NodeId> {
     (statuses.iter().flatten().filter(agree).count() > statuses.len() / 2).then_some(serving)
 }
 
-/// Who serves a cluster in which every replica does, and nobody complains; else what is missing.
+/// A node that serves a cluster in which every replica does, and nobody complains; else what is missing.
 pub fn healthy(statuses: &[Option<Status>]) -> Result<NodeId, String> {
     let (all, serving) = whole(statuses, serving(statuses))?;
     for status in all {
@@ -70,7 +70,7 @@ pub fn healthy(statuses: &[Option<Status>]) -> Result<NodeId, String> {
     Ok(serving.node)
 }
 
-/// What a frame between workers says, for people: by its head.
+/// A frame between workers in words, for people: by its head.
 pub fn words(head: &[u8]) -> String {
     let mut reader = Reader::new(head);
     let Ok(TAG) = reader.u8() else { return "a part of a copy".into() };

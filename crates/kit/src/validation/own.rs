@@ -107,7 +107,7 @@ impl Asked {
     /// An attempt was executed, and this is what it wants.
     pub fn wants(self, payload: &Payload) -> Asked {
         let alone = self.alone || payload.len() > SMALL || payload.scans().next().is_some();
-        Asked { lane: payload.first_key().unwrap_or(self.lane), alone, ..self }
+        Asked { lane: payload.first_key().unwrap_or(self.lane), alone, reads: payload.only_reads(), ..self }
     }
 
     /// Whether it may run in one transaction with others that want the same.

@@ -71,7 +71,7 @@ impl Scan<'_> {
         covers(self.range, key)
     }
 
-    /// Where it begins; empty: with the table.
+    /// The key at which it begins; empty: with the table.
     pub fn low(&self) -> &[u8] {
         match self.range.0 {
             Bound::Included(low) | Bound::Excluded(low) => low,
@@ -228,8 +228,9 @@ impl Payload {
     }
 
     /// Whether it writes nothing.
+    #[inline]
     pub fn only_reads(&self) -> bool {
-        self.writes().next().is_none()
+        self.transaction().is_empty()
     }
 
     /// The first key that it writes, by its hash; if it writes none, reads; if it reads none, where its first scan begins.

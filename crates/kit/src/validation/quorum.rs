@@ -65,6 +65,9 @@ mod tests {
     }
 
     /// Where real time is promised less than a majority's yes must not do.
+    /// Once: (While it was built.) Engine `meerkat-strict` with four replicas or more: a change of epoch could commit, by
+    /// rule 4, a transaction that a replica had refused as too late and less than a majority had found valid, and so one
+    /// that came before another that was answered before it was asked for. Its fast path takes all replicas now.
     #[test]
     fn what_all_have_to_agree_on_a_majority_found_valid() {
         for n in 1..=31 {

@@ -88,6 +88,9 @@ impl Timed {
 
 /// Whoever is asked for single attempts learns from what came too late of others: that took a whole round trip, and nobody waited for anything. Nearly all
 /// of it is the way there.
+/// Once: `meerkat-strict`: the lead of a coordinator whose way out takes most of a round trip never grew to what it
+/// needed: refusals were counted as if they had waited for their time, so round trips seemed shorter the closer the lead
+/// came, and leads are bounded by them. Requests of one attempt were refused for ever.
 #[test]
 fn who_comes_too_late_is_soon_early_enough() {
     let mut timed = Timed::new(true, 1, [0, 0, 0]);

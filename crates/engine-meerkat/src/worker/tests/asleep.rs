@@ -127,7 +127,7 @@ fn who_wants_the_same_key_waits_in_a_lane() {
     assert!(conflicts < 100, "{conflicts} attempts of 200 transactions came to nothing");
 }
 
-/// What was refused again and again is proposed ahead of its coordinator's clock. Its record goes when it is over everywhere, though that clock stands still, and
+/// A request that was refused again and again is proposed ahead of its coordinator's clock. Its record goes when it is over everywhere, though that clock stands still, and
 /// nobody asks for anything any more.
 #[test]
 fn what_was_ahead_of_a_clock_that_stands_still_is_forgotten() {
