@@ -71,6 +71,8 @@ impl Line {
 /// One worker's part.
 struct Desk {
     lines: BTreeMap<u64, Line>,
+    /// Connections that this node has closed: what a client wrote before it heard so is thrown away.
+    hung_up: BTreeSet<u64>,
     waiters: Waiters,
     /// If this node forwards.
     forward: Option<Forward>,
@@ -129,6 +131,7 @@ impl Host {
             let forward = forwards.map(|stopwatch| Forward::new(worker, door.clone(), stopwatch));
             Desk {
                 lines: BTreeMap::new(),
+                hung_up: BTreeSet::new(),
                 waiters: Waiters::new(LOOK_NEVER),
                 forward,
                 gatekeeper: Gatekeeper::default(),
@@ -160,7 +163,11 @@ impl Host {
     /// Bytes of a client have come over a connection, a new one perhaps. `ops`: what they ask, one command after the other.
     pub fn arrive(&mut self, worker: u16, number: u64, bytes: &[u8], ops: Vec<Op>) {
         let id = number << 8 | u64::from(worker);
-        let line = self.desks[usize::from(worker)].lines.entry(number).or_insert_with(|| Line {
+        let desk = &mut self.desks[usize::from(worker)];
+        if desk.hung_up.contains(&number) {
+            return;
+        }
+        let line = desk.lines.entry(number).or_insert_with(|| Line {
             connection: Connection::new(id, self.door.clone(), self.unix_ms),
             unread: Vec::new(),
             op: None,
@@ -326,6 +333,7 @@ impl Host {
             if !line.closed {
                 ledger.mark("connections that ended with their user");
                 output.closed.push(number);
+                desk.hung_up.insert(number);
             }
             if line.connection.waits().is_some() {
                 ledger.mark("guests that left while they waited");
@@ -426,7 +434,9 @@ impl Host {
             let token = ledger.token();
             let mut args = Vec::new();
             let released = world.released_up_to(node, worker);
-            self.expiry.ask(local, (ready, released), Moment { unix_ms, seed: 0 }, |sweep, moment| {
+            // A node's is the system's chance; the first sweep draws the secret of cursors with it.
+            let moment = Moment { unix_ms, seed: world.now | 1 };
+            self.expiry.ask(local, (ready, released), moment, |sweep, moment| {
                 args = moment.to_vec();
                 world.submit(node, worker, token, sweep, moment).is_ok()
             });

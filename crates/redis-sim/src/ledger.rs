@@ -49,7 +49,7 @@ pub struct Ledger {
     drawn: BTreeMap<u64, (usize, bool)>,
     /// The first thing that must not be.
     pub wrong: Option<String>,
-    /// What users may.
+    /// The rights of users.
     pub rules: Rules,
     /// Records that are judged in the order of the engine.
     pub records: Vec<Record>,
@@ -64,7 +64,7 @@ impl Ledger {
         self.tokens
     }
 
-    /// What the request with the newest token is about was taken by a worker that serves since then; `changes`: it is one of the procedure that
+    /// The request with the newest token was taken by a worker that serves since then; `changes`: it is one of the procedure that
     /// changes users.
     pub fn weigh(&mut self, args: &[u8], changes: bool, by: Process, serves_since: Option<Nanos>) {
         match about(args, changes) {

@@ -16,16 +16,18 @@ use highwater_redis::exec::{Exec, ReadVersions};
 use highwater_redis::interactive::Interact;
 use highwater_redis::keyspace::sweep::Sweep;
 use highwater_redis::keyspace::{DUE, ELEMENTS, ITEMS, KEYSPACE, NAMES};
+use highwater_redis::schema;
 use highwater_sim::library::{SimLibrary, TABLES};
 
 /// The tables that guests' commands use, in the order in which they stand behind the simulator's.
-const MOVED: [(TableId, &str, IndexKind); 6] = [
+const MOVED: [(TableId, &str, IndexKind); 7] = [
     (KEYSPACE, "keyspace", IndexKind::Hash),
     (NAMES, "names", IndexKind::Ordered),
     (ELEMENTS, "elements", IndexKind::Ordered),
     (ITEMS, "items", IndexKind::Ordered),
     (DUE, "due", IndexKind::Ordered),
     (USERS, "users", IndexKind::Ordered),
+    (schema::TABLES, "tables", IndexKind::Ordered),
 ];
 
 /// Where a table of the product stands here. Of those that no guest uses, nowhere.

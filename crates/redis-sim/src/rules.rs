@@ -34,7 +34,7 @@ pub enum About {
     Write(u8),
 }
 
-/// What a request is about; `changes`: it is one of the procedure that changes users.
+/// The user that a request is about; `changes`: it is one of the procedure that changes users.
 pub fn about(args: &[u8], changes: bool) -> Option<About> {
     if changes {
         change::asked(args)?;
@@ -53,7 +53,7 @@ fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
     bytes.windows(part.len()).position(|window| window == part)
 }
 
-/// What all users may, as far as it is known.
+/// The rights of all users, as far as they are known.
 #[derive(Default)]
 pub struct Rules(BTreeMap<u8, Rule>);
 

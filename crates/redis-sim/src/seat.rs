@@ -1,4 +1,4 @@
-//! What an engine is to the reader of the users ([`Users`](highwater_redis::host::Users)): it may ask one thing in a turn, which its host hands in.
+//! A seat is what an engine is to the reader of the users ([`Users`](highwater_redis::host::Users)): it may ask one thing in a turn, which its host hands in.
 
 use highwater_core::{Incarnation, Levels, NodeId, ProcedureId};
 use highwater_seam::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Taken, Worker};
@@ -7,12 +7,12 @@ use highwater_seam::{Endpoint, Frame, Nanos, Next, Outbox, Refusal, Request, Tak
 pub struct Seat {
     ready: Result<(), Refusal>,
     waits: bool,
-    /// What was asked: of a snapshot, or in a transaction.
+    /// The question: of a snapshot, or in a transaction.
     pub asked: Option<(bool, ProcedureId, Vec<u8>)>,
 }
 
 impl Seat {
-    /// Of a worker that says so to whoever wants to submit, and waits for another node to serve.
+    /// The seat of a worker that says so to whoever wants to submit, and waits for another node to serve.
     pub fn new(ready: Result<(), Refusal>, waits: bool) -> Seat {
         Seat { ready, waits, asked: None }
     }

@@ -26,7 +26,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new() -> Scene {
+    fn new(has_users: bool) -> Scene {
         let tune = (|_: &mut highwater_seam::Options| ()).into();
         let options = WorldOptions { seed: 1, engine: EngineKind::Rolis, nodes: 3, workers: 2, tune };
         let mut world = World::new(options, Joined);
@@ -37,15 +37,20 @@ impl Scene {
         }
         let leader = world.leader().expect("there is one");
         let process = world.process(leader).expect("it runs");
-        let host = Host::new(&world, leader, process, (7, false), None).expect("it runs");
+        let host = Host::new(&world, leader, process, (7, has_users), None).expect("it runs");
         Scene { world, ledger: Ledger::default(), host, leader, told: Vec::new() }
     }
 
     fn ask(&mut self, worker: u16, line: u64, op: Op) {
         let words = op.words();
+        let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+        self.say(worker, line, &words, vec![op]);
+    }
+
+    fn say(&mut self, worker: u16, line: u64, words: &[&str], ops: Vec<Op>) {
         let bulks = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect::<String>();
         let bytes = format!("*{}\r\n{bulks}", words.len());
-        self.host.arrive(worker, line, bytes.as_bytes(), vec![op]);
+        self.host.arrive(worker, line, bytes.as_bytes(), ops);
     }
 
     /// The host and the world take turns until something is so.
@@ -90,7 +95,7 @@ impl Scene {
 /// forgotten, though the write was yet to be released and would wake it. (`highwater sim --seed 900113`.)
 #[test]
 fn who_waits_for_the_write_of_one_that_is_gone_is_not_forgotten() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::new(false);
     scene.ask(0, 1, Op::Pop(vec!["q:a".into()], End::Left, 0));
     scene.until("somebody waits", |scene| scene.host.describe().contains("0 under way, waits Some"));
     // Nothing is decided meanwhile.
@@ -103,4 +108,22 @@ fn who_waits_for_the_write_of_one_that_is_gone_is_not_forgotten() {
     assert_eq!(scene.told, [], "nothing was released yet");
     scene.until("it is served", |scene| !scene.told.is_empty());
     assert_eq!(scene.told, [(1, "*2\r\n$3\r\nq:a\r\n$1\r\nx\r\n".to_string())]);
+}
+
+/// A user was deleted, and its connection closed; the next command, on its way already, came over a new one of the same number, whose user
+/// may everything. (`highwater sim --seed 80000189`.)
+#[test]
+fn what_comes_over_a_connection_that_was_closed_is_thrown_away() {
+    let mut scene = Scene::new(true);
+    let told = |scene: &Scene, line: u64| scene.told.iter().filter(|(told, _)| *told == line).count();
+    scene.say(0, 1, &["ACL", "SETUSER", "guest", "on", "nopass", "~*", "+@all"], Vec::new());
+    scene.until("there is a user", |scene| told(scene, 1) == 1);
+    scene.say(0, 2, &["AUTH", "guest", "any"], Vec::new());
+    scene.until("it is let in", |scene| told(scene, 2) == 1);
+    scene.say(0, 1, &["ACL", "DELUSER", "guest"], Vec::new());
+    scene.until("its connection is closed", |scene| !scene.host.describe().contains("connection 2"));
+    scene.say(0, 2, &["SET", "late", "x"], Vec::new());
+    scene.say(0, 1, &["SET", "other", "x"], Vec::new());
+    scene.until("another's write is there", |scene| scene.holds("other") && told(scene, 1) == 3);
+    assert!(!scene.holds("late"));
 }

@@ -23,6 +23,9 @@ fn a_short_sweep_with_disks_that_are_behind() {
 }
 
 /// The same without a leader.
+/// Once: `meerkat`, `async`, with clients that coordinate, while both were built: one that had read before a power cut of
+/// all, and read on after it, committed a total that never was: versions that a cut had left out looked like such as are
+/// on their way. What a client proposes it has read in one epoch.
 #[test]
 fn the_leaderless_pass_a_short_sweep_with_disks_that_are_behind() {
     for engine in [EngineKind::Meerkat, EngineKind::MeerkatStrict] {

@@ -400,6 +400,8 @@ fn a_restarted_node_says_what_it_waits_for() {
 
 /// A leader waits for so long that it stops vouching for itself, and the only vote that is left is that of a replica which
 /// needs a copy of the state.
+/// Once: (While it was built.) A copy needed a leader that vouches, and that leader the vote that waited for the copy: no
+/// service for ever.
 #[test]
 fn a_leader_whose_last_voter_needs_a_copy_goes_on() {
     let mut lists = Lists::start(39, 3, 2, tiny);
@@ -475,6 +477,8 @@ fn a_change_of_membership_survives_a_worker_that_gets_stuck() {
 }
 
 /// A node that came back without memory is another one: until its life is admitted, nobody is told that it votes.
+/// Once: `status` went on telling a lag of a follower that had caught up, if its last word was the last thing that
+/// happened.
 #[test]
 fn the_vote_of_a_life_that_ended_is_shown_as_such() {
     let mut lists = Lists::start(8, 3, 2, small);

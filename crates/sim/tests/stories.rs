@@ -95,6 +95,8 @@ fn idle_cluster_goes_silent() {
 
 /// A leader that was cut off executed what nobody will hear of. Its clients are told that they cannot know; it does not
 /// show what never happened, and needs no copy.
+/// Once: two deposed leaders had thrown their stores away when the third node lost its memory: no complete store was
+/// left. Deposed leaders roll back now.
 #[test]
 fn deposed_leader_rolls_back() {
     let mut lists = Lists::start(5, 3, 3, small);

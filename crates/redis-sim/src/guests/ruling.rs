@@ -18,7 +18,7 @@ pub struct Ruler {
 }
 
 impl Ruler {
-    /// Of the user with this number.
+    /// The ruler of the user with this number.
     pub fn new(user: u8) -> Ruler {
         Ruler { user }
     }

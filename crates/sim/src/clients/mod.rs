@@ -78,7 +78,7 @@ pub struct Clients {
     pub trace: u64,
     /// What a read that asked for freshness did not see.
     pub missed: Option<String>,
-    /// By worker, when a transaction of its number was acknowledged last, at whatever node; snapshot reads aside.
+    /// The time, by worker, at which a transaction of its number was acknowledged last, at whatever node; snapshot reads aside.
     served: Vec<Nanos>,
     /// How often a request ended so.
     pub outcomes: BTreeMap<&'static str, u64>,

@@ -207,12 +207,12 @@ impl Work {
         (0..self.workers).map(|_| vec![if full { Op::Total } else { Op::Audit(self.value()) }]).collect()
     }
 
-    /// A request that writes a key and deletes it, or the other way round. It only reads where memory may have ended.
+    /// A request that writes a key and deletes it: one that no other toggles, so it is absent before. It only reads where memory may have ended.
     pub(super) fn last_delete(&mut self) -> Vec<Vec<Op>> {
         if self.load.sizes.memory > 0 {
             return vec![vec![Op::Total]];
         }
-        vec![(0..2).map(|_| Op::Toggle(0, self.value())).collect()]
+        vec![(0..2).map(|_| Op::Toggle(TOGGLE_LISTS - 1, self.value())).collect()]
     }
 
     /// Reads of every key that was ever used, in requests of a few.

@@ -25,7 +25,7 @@ use crate::world::{World, WorldOptions};
 const STALE: Nanos = 30 * MS;
 /// An operator waits for a birth for so many election timeouts, once nothing is in its way but a node that may have forgotten it.
 const BIRTH_TIMEOUTS: u64 = 30;
-/// Without a leader, a learner that lagged all along is taken in again after so many election timeouts at the latest.
+/// A learner of Meerkat's that lagged all along is taken in again after so many election timeouts at the latest.
 const BARRED_TIMEOUTS: u64 = 1 << 10;
 /// How many steps go by between looks at the sizes of logs.
 const WATCH_EVERY: u64 = 64;
@@ -159,7 +159,7 @@ impl<H: House> Run<H> {
         self.forget()
     }
 
-    /// What is over everywhere is forgotten, where replicas say to each other that it is: records, and tombstones once nobody writes below them. The
+    /// Transactions that are over everywhere are forgotten, where replicas say to each other that it is: records, and tombstones once nobody writes below them. The
     /// last delete is asked for on one worker, and all others have nothing to do.
     fn forget(&mut self) -> Result<(), Verdict> {
         if !self.world.engine().abilities().leaderless {
@@ -325,15 +325,7 @@ impl<H: House> Run<H> {
     }
 
     fn wait(&mut self, what: &'static str, holds: impl Fn(&Run<H>) -> bool) -> Result<(), Verdict> {
-        self.wait_until(self.deadline(), what, holds)
-    }
-
-    fn wait_until(
-        &mut self,
-        deadline: Nanos,
-        what: &'static str,
-        holds: impl Fn(&Run<H>) -> bool,
-    ) -> Result<(), Verdict> {
+        let deadline = self.deadline();
         while !holds(self) && self.world.now < self.end {
             self.at_most(deadline, what)?;
             self.advance(self.world.now + MS)?;
@@ -345,10 +337,7 @@ impl<H: House> Run<H> {
         if self.world.now < deadline {
             return Ok(());
         }
-        self.fail(
-            FailureKind::Stuck(what),
-            format!("not within {} ms: {what}", (self.deadline() - self.world.now) / MS),
-        )
+        self.fail(FailureKind::Stuck(what), format!("not within {} ms: {what}", self.bound() / MS))
     }
 
     pub fn fail<T>(&self, kind: FailureKind, what: String) -> Result<T, Verdict> {
@@ -361,12 +350,20 @@ impl<H: House> Run<H> {
         self.wait(what, |run| run.world.converged().is_ok())
     }
 
-    /// The same. What befell a replica may have lasted for so long that the others let it rest before they take it in again.
+    /// The same. What befell a replica may have lasted for so long that the others let it rest before they take it in again: as long as one is outside
+    /// the bound begins anew.
     fn converge_unless_barred(&mut self, what: &'static str) -> Result<(), Verdict> {
         self.advance(self.world.now + STALE)?;
-        let leaderless = self.world.engine().abilities().leaderless;
-        let rests = if leaderless { BARRED_TIMEOUTS * self.plan.settings.election_timeout } else { 0 };
-        self.wait_until(self.deadline() + rests, what, |run| run.world.converged().is_ok())
+        let latest = self.deadline() + BARRED_TIMEOUTS * self.plan.settings.election_timeout;
+        let mut deadline = self.deadline();
+        while self.world.converged().is_err() && self.world.now < self.end {
+            if self.world.someone_is_outside() {
+                deadline = self.deadline().min(latest);
+            }
+            self.at_most(deadline, what)?;
+            self.advance(self.world.now + MS)?;
+        }
+        Ok(())
     }
 
     fn marks(&self) -> BTreeMap<&'static str, u64> {

@@ -4,7 +4,7 @@
 //! - what a leading worker holds is bounded, and so are a log and what a store takes of the memory;
 //! - no procedure panics.
 //!
-//! What else an engine's replicas must keep together is said by its own rules ([`Engine::rules`](highwater_seam::Engine::rules)).
+//! The rest that an engine's replicas must keep together is said by its own rules ([`Engine::rules`](highwater_seam::Engine::rules)).
 
 mod limits;
 mod seen;

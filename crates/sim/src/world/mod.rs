@@ -360,6 +360,11 @@ impl<L: Library> World<L> {
         self.nodes[id.0 as usize].replica.as_ref()
     }
 
+    /// Whether a replica that belongs to the cluster has no part in its epoch: only engines without a leader let one go.
+    pub fn someone_is_outside(&self) -> bool {
+        self.belonging().any(|id| self.status(id).is_some_and(|status| status.role == "outsider"))
+    }
+
     /// The state of each node, if it is up.
     pub fn statuses(&self) -> Vec<Option<Status>> {
         self.ids().map(|id| self.status(id)).collect()
@@ -405,7 +410,7 @@ impl<L: Library> World<L> {
         at_hand.then(|| replica.workers[usize::from(worker)].ready())
     }
 
-    /// What a worker says to [`released_up_to`](highwater_seam::Worker::released_up_to), if it is [at hand](World::ready).
+    /// A worker's answer to [`released_up_to`](highwater_seam::Worker::released_up_to), if it is [at hand](World::ready).
     pub fn released_up_to(&self, of: NodeId, worker: u16) -> Option<Timestamp> {
         self.ready(of, worker)?.ok()?;
         self.replica(of)?.workers[usize::from(worker)].released_up_to()
