@@ -18,12 +18,21 @@ pub fn agreed(reports: &[Option<StatusReport>]) -> Option<usize> {
 
 /// Who leads a cluster in which everybody has his say and a complete store; else what is missing.
 pub fn healthy(reports: &[Option<StatusReport>]) -> Result<usize, String> {
-    put(reports, EngineKind::healthy).unwrap_or_else(|| Err("no replica answers".into())).map(at)
+    put(reports, EngineKind::healthy).unwrap_or_else(|| Err(unasked(reports))).map(at)
 }
 
 /// Whether everybody has installed everything, and how much that is; else what is missing.
 pub fn converged(reports: &[Option<StatusReport>]) -> Result<u64, String> {
-    put(reports, EngineKind::converged).unwrap_or_else(|| Err("no replica answers".into()))
+    put(reports, EngineKind::converged).unwrap_or_else(|| Err(unasked(reports)))
+}
+
+/// The reason why this build cannot judge a cluster that answers: it lacks the engine. `None`: it has it, or nobody answers.
+pub fn not_built<'a>(mut reports: impl Iterator<Item = &'a StatusReport>) -> Option<String> {
+    reports.next()?.engine.parse::<EngineKind>().err()
+}
+
+fn unasked(reports: &[Option<StatusReport>]) -> String {
+    not_built(reports.iter().flatten()).unwrap_or_else(|| "no replica answers".into())
 }
 
 /// How much of what `leader` has decided `own` has not installed.

@@ -351,6 +351,8 @@ fn status_of_nobody_is_exit_code_4_and_one_line() {
 }
 
 /// Whoever reads on no more (`highwater .. | head -1`) is no reason to say anything.
+/// Once: commands that look into files ended with `Broken pipe` and exit code 1 when nobody read on (`highwater log dump
+/// .. \| head -1`)
 #[test]
 fn a_command_whose_output_nobody_reads_ends_without_a_word() {
     let folder = tempfile::tempdir().unwrap();

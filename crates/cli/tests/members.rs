@@ -339,6 +339,9 @@ fn move_nodes(durability: &str) {
     }
 }
 
+/// Once: `member replace` of a node that had moved, and `member add` of one that was a member already, said that they
+/// were done though that node did not vote: it was not up, or had come back without memory and copied the state. Who
+/// stopped another node on that word had no majority.
 #[test]
 fn nodes_move_in_memory() {
     move_nodes("memory");

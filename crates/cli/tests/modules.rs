@@ -280,7 +280,7 @@ mod with_webassembly {
         let load = |name: &[u8], procedure| {
             ask(&cluster, &[b"HW.MODULE", b"LOAD", name, module(procedure).as_bytes()])
         };
-        assert_eq!(load(b"Redis", "Exec"), "-BADMODULE redis.exec is a procedure of this build");
+        assert_eq!(load(b"Redis", "Exec"), "-BADMODULE redis.exec is a procedure that this node hosts");
         assert_eq!(load(b"redis", "execute"), ":1");
         assert_eq!(line(&cluster, "HW.CALL redis.execute"), "+OK");
         cluster.none_died();

@@ -149,6 +149,9 @@ fn hard_use_is_counted_and_what_it_costs_others_is_measured() {
 }
 
 /// Disks of 1.5 GiB, filled to the last byte: refusals are clean, reads go on, service returns.
+/// Once: a disk that was full of the node's own journal stayed full for ever: writes were refused, so the journal grew no
+/// more, and no checkpoint was due (small groups take whole blocks, which do not count towards `storage.checkpoint_mb`;
+/// or the last checkpoint found no room)
 #[test]
 fn a_short_torture_fills_disks_and_makes_room_again() {
     let _alone = alone();
@@ -178,6 +181,8 @@ fn a_short_torture_fills_disks_and_makes_room_again() {
 }
 
 /// Needs a build that can: `cargo test -p highwater --features failing-syncs --test torture`.
+/// Once: a node whose fsync failed ended with exit code 3 (`cannot start`) and `cannot run an event loop: ..`: a
+/// supervisor may take that for a bad config.
 #[cfg(feature = "failing-syncs")]
 #[test]
 fn replicas_whose_syncs_fail_end_with_words_and_lose_nothing() {

@@ -12,7 +12,7 @@ use crate::config::Benchmarks;
 /// The product and the workloads: `server.benchmarks = "on"`.
 pub const WITH_WORKLOADS: With<Product, AllWorkloads> = With(Product, AllWorkloads);
 
-/// What a node hosts, as engines want it: the product, and the workloads if they are on.
+/// The code that a node hosts, as engines want it: the product, and the workloads if they are on.
 pub fn hosted(benchmarks: Benchmarks) -> &'static dyn Code {
     match benchmarks {
         Benchmarks::Off => &Compiled(Product),

@@ -229,6 +229,8 @@ fn disks_slower_than_an_election_timeout_have_a_leader_and_another_when_it_dies(
 }
 
 /// A `GET` took as long as a `SET`: what proved that the leader led was an entry of the log.
+/// Once: a read in `sync` waited for disks, 1,500 syncs a second were written for nothing but `GET`s, and they came to
+/// half of what `memory` answers; now as many (0031)
 #[test]
 fn reads_wait_for_no_disk() {
     let cluster = Cluster::start(0);

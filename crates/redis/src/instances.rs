@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// What an engine is given is what the library says, in the same order: procedures travel by number.
+    /// An engine is given what the library says, in the same order: procedures travel by number.
     #[test]
     fn what_is_compiled_here_is_the_library() {
         fn same(compiled: &dyn Code, library: &dyn Code) {

@@ -1,7 +1,7 @@
 //! The RESP door: `redis-cli` and any Redis client run transactions through it.
 //!
 //! Sans-IO: a [`Connection`] takes the bytes that a socket gave and hands out engine requests and the bytes that
-//! the socket takes. It knows no socket, no thread and no clock.
+//! the socket takes. It knows no socket and no thread, and is told the time.
 //!
 //! # From bytes to a transaction
 //!

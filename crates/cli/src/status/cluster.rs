@@ -238,6 +238,9 @@ impl Cluster {
     /// A restart loses what the node holds: the others must be a majority with complete data, and take it back.
     fn why_no_restart(&self) -> Option<String> {
         let nodes = self.nodes.iter().filter(|view| !self.was_removed(view.node)).count();
+        if let Some(why) = not_built(&self.nodes) {
+            return Some(why);
+        }
         let engine =
             self.nodes.iter().find_map(|view| view.status.as_ref()?.engine.parse::<EngineKind>().ok());
         if let Some(engine) = engine.filter(|engine| !engine.abilities().fails_over) {
@@ -334,8 +337,15 @@ fn judge_leaderless(nodes: &[View]) -> std::result::Result<u8, (Option<u8>, Stri
     }
 }
 
+fn not_built(nodes: &[View]) -> Option<String> {
+    answers::not_built(nodes.iter().filter_map(|view| view.status.as_ref()))
+}
+
 /// Who leads a cluster that can serve; else who leads it all the same, if anybody, and why it cannot.
 fn judge(nodes: &[View]) -> std::result::Result<u8, (Option<u8>, String)> {
+    if let Some(why) = not_built(nodes) {
+        return Err((None, why));
+    }
     if is_leaderless(nodes) {
         return judge_leaderless(nodes);
     }
@@ -435,6 +445,19 @@ mod tests {
         assert!(some.no_restart.unwrap().contains("node 2 does not answer"));
         let none = Cluster::of(vec![at(1, "standby"), silent(2, false)]);
         assert_eq!(none.trouble.as_deref(), Some("no node takes requests; silent: 2"));
+    }
+
+    #[test]
+    fn a_cluster_of_an_engine_that_this_build_lacks_is_not_judged() {
+        let mut leading = view(0, "leader", 3, Some(0), None);
+        leading.status.as_mut().unwrap().engine = "foreign".into();
+        let reports = [leading.status.clone(), None];
+        let cluster = Cluster::of(vec![leading, silent(1, false)]);
+        let trouble = cluster.trouble.unwrap();
+        assert!(trouble.contains("foreign") && !trouble.contains("no node leads"), "{trouble}");
+        assert_eq!(cluster.no_restart, Some(trouble.clone()));
+        assert_eq!(answers::healthy(&reports), Err(trouble.clone()));
+        assert_eq!(answers::converged(&reports), Err(trouble));
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl StatusReport {
     }
 }
 
-/// What several replicas said, by position, for the questions of [`Engine`](highwater_seam::Engine); and which engine to
+/// Words of several replicas, by position, for the questions of [`Engine`](highwater_seam::Engine); and which engine to
 /// ask, if anybody answered.
 pub fn asked(reports: &[Option<StatusReport>]) -> Option<(EngineKind, Vec<Option<Status>>)> {
     let engine = reports.iter().flatten().find_map(|report| report.engine.parse().ok())?;

@@ -646,13 +646,13 @@ fn with_address(name: &str, address: SocketAddr) -> String {
     if name.parse::<SocketAddr>().is_ok() { address.to_string() } else { format!("{name} ({address})") }
 }
 
-/// Never used before. Votes are counted by incarnation, and a replica that came back without its memory must never pass for
-/// the one that promised: so all 64 bits are the operating system's, and without them there is no replica.
-/// 64 bits of the system's; `what` for, where there are none.
+/// 64 bits of the operating system's; `what` they are for, in the error where there are none.
 fn random(what: &'static str) -> Result<u64, NodeError> {
     getrandom::u64().map_err(|error| NodeError::System { what, error: error.into() })
 }
 
+/// Never used before. Votes are counted by incarnation, and a replica that came back without its memory must never pass for
+/// the one that promised: so all 64 bits are the operating system's, and without them there is no replica.
 fn fresh_incarnation() -> Result<Incarnation, NodeError> {
     loop {
         let bits = random("draw an incarnation")?;

@@ -144,7 +144,7 @@ fn unusable(path: &Path, why: String) -> NodeError {
 /// What helps a node whose disk is no good any more.
 pub(super) const COPIES: &str = "move this folder away, but keep it until the cluster serves, and the node copies the state of the others as a new life";
 
-/// What helps where a folder's records are of other tables.
+/// The advice where a folder's records are of other tables.
 const OTHER_TABLES: &str = "start it as it was started: with server.benchmarks = \"on\" if it was, or in the program whose tables these are";
 
 fn with_advice(error: &IdentityError) -> String {

@@ -2,17 +2,16 @@
 //! refused with the name of whoever serves. A request that meets a connection which breaks is in doubt; one that is refused is not.
 //! So connections stay open until those who were asking things of late have been told, or have gone.
 
+use highwater_redis::Allowance;
 use highwater_seam::{Nanos, Refusal};
 
 use super::clients::{Clients, mark};
 use super::rationing::recount;
 use super::serving::{SHARE, WORK_PER_TURN};
+use crate::poll::Poller;
 
 /// Shares of one client that are refused when the process ends.
 const SHARES: i64 = WORK_PER_TURN / SHARE;
-use highwater_redis::Allowance;
-
-use crate::poll::Poller;
 
 /// Who has sent nothing for as long when the node begins to end is not waited for: it may as well go on to send nothing.
 const OF_LATE: Nanos = 1_000_000_000;

@@ -278,6 +278,7 @@ fn rules_may_name_what_redis_has_and_this_has_not() {
 }
 
 /// A command that looks at everybody's keys is no matter of connections, by whichever name it is called.
+/// Once: `+@all -hw.keysinslot` took nothing away: the command is looked at under another name.
 #[test]
 fn a_user_of_connections_lists_nobodys_keys() {
     let worker = user("~jobs:* +@list +@connection");

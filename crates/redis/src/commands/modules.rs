@@ -121,7 +121,7 @@ fn load<T: Transaction>(mut args: Args<'_>, keyspace: &mut Keyspace<'_, T>, repl
     }
     let module = modules::check(bytes, name)?;
     if let Some(taken) = taken(name, &module.procedures) {
-        return Err(CommandError::BadModule(format!("{taken} is a procedure of this build")).into());
+        return Err(CommandError::BadModule(format!("{taken} is a procedure that this node hosts")).into());
     }
     let now = keyspace.now();
     match catalogue::load(keyspace.transaction(), name, &module, old.as_ref(), now)? {

@@ -1,5 +1,5 @@
 //! A host's half of the door: what each worker of a node does for its clients besides reading from their sockets and writing to them. It knows no
-//! sockets, no threads and no clock either: its host tells it the time, and hands on what it asks for.
+//! sockets and no threads: its host tells it the time, and hands on what it asks for.
 //!
 //! - [`waiters`]: clients that wait for data, and when each is to look again. [`watch`]: what requests are measured by.
 //! - Keepers, of which one worker has one each: [`expiry`] removes keys whose deadline is past, [`sessions`] ends sessions that nobody uses, [`users`]

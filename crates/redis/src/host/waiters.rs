@@ -1,6 +1,6 @@
 //! Clients of one worker that wait for data: when each is to look again, or to give up. It knows no socket and no clock.
 //!
-//! Who may look is told by [`Waiting`](crate::Waiting); here is what else has a client look: its time is over, its replica serves no
+//! The clients that may look are told by [`Waiting`](crate::Waiting); here is what else has a client look: its time is over, its replica serves no
 //! more, or it has not looked for long. (With an engine without a leader the engine says what others wrote: `Clients::take_written`.)
 
 use std::collections::{BTreeMap, BTreeSet};

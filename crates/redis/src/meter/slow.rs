@@ -34,7 +34,7 @@ pub struct Slow {
     pub client: String,
     /// and its name, if it has told one.
     pub name: String,
-    /// What was asked, cut: see [`describe`](crate::describe).
+    /// The request, cut: see [`describe`](crate::describe).
     #[serde(with = "words")]
     pub words: Vec<Vec<u8>>,
 }

@@ -34,5 +34,5 @@ use highwater_workloads::AllWorkloads;
 
 use super::Product;
 
-/// What a node with `server.benchmarks = "on"` hosts.
+/// The library of a node with `server.benchmarks = "on"`.
 const WITH_WORKLOADS: With<Product, AllWorkloads> = With(Product, AllWorkloads);

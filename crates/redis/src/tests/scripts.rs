@@ -342,6 +342,8 @@ fn no_range_of_unpack_overflows() {
 }
 
 /// Work that takes long inside of one instruction, or of one function of C, is counted as what it is: each of these ran for minutes.
+/// Once: scripts that no bound ended: the clock was looked at only between instructions, so `table.insert({}, -1e9, 1)`,
+/// `upper` of long strings in a loop and comparisons of 30 MB took minutes, and deposed their leader.
 #[test]
 fn what_takes_long_in_c_is_counted() {
     let mut client = bounded(2_000_000, 32);
@@ -486,6 +488,16 @@ fn a_large_run_s_memory_is_bounded_as_before() {
 }
 
 /// One function of C or of ours, called once, that would take from ten seconds to hours: no instruction ends it.
+/// Once: `table.remove` and `insert` of a table in which each moved item finds no room, `concat` of numbers whose texts
+/// meet, took from a minute to hours; `cjson.encode` and `cmsgpack.pack` of keys that meet 10 s.
+/// Once: `gsub` with a replacement of many `%0` took all memory, outside of every bound: the result's length was looked
+/// at behind each match, not within it.
+/// Once: what a script left in a library's table (`rawset(string, ..)`) could take seconds to be removed behind its end.
+/// Once: one call of a function of C held a worker for up to hours: `table.sort` of a thousand references to one string
+/// of zeros, `math.max`, `string.char`, `format`, `bit.band` of thousands of references to one long string,
+/// `table.foreach` of nested `foreach`s, `table.remove` from a table that says to be long.
+/// Once: a coroutine whose results found no room left the alarm at the wrong place: 500 instructions that take 25 ms
+/// each, without a look.
 #[test]
 fn one_call_takes_no_longer_than_a_run() {
     let clock = Clocks { wall: wall_ms, cpu: cpu_ms };

@@ -141,6 +141,9 @@ fn a_gap_or_another_life_begins_another_chain() {
 }
 
 /// It was, and came to its end: so a chain that has not what its oldest checkpoint needs was one like others, and damaged for ever.
+/// Once: a first copy that found the journal's beginning gone in two chains ("its files change faster than they are
+/// copied") left both without it; the next copy went on in the second and ended well, so that its oldest checkpoint
+/// lacked its journal for ever, and `verify` said damage.
 #[test]
 fn a_first_copy_that_found_the_journal_s_beginning_gone_is_not_gone_on_with() {
     let folder = tempfile::tempdir().unwrap();

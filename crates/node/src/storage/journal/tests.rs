@@ -245,6 +245,9 @@ fn on_a_full_disk_the_ballast_is_for_what_a_checkpoint_waits_for() {
 }
 
 /// It catches up with what it has synced, and has nothing to make a checkpoint of before.
+/// Once: (While it was built.) A node with a full disk that copied the state stayed out: what it had synced was too
+/// little to catch up, and without a state there is no checkpoint that makes room. Such a node goes on in its ballast,
+/// and then in as little room as there is.
 #[test]
 fn who_copies_the_state_goes_on_in_the_ballast() {
     let (running, put) = on_a_full_disk();

@@ -24,7 +24,7 @@ const LIFE: Incarnation = Incarnation(77);
 const FRESH: Incarnation = Incarnation(99);
 const NODE: NodeId = NodeId(0);
 
-/// What befalls a call.
+/// A fault that befalls a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// It fails with this error of the system, once.
@@ -37,7 +37,7 @@ const EIO: Fault = Fault::Fails(5);
 const FAULTS: [Fault; 6] =
     [EIO, Fault::Fails(24), Fault::Fails(12), Fault::Fails(4), Fault::Fails(28), Fault::Ends];
 
-/// Of so many calls that a start makes, those that meet the fault: some, or all if they are wanted. One more than there are is among them: the
+/// The calls that meet the fault, among so many that a start makes: some, or all if they are wanted. One more than there are is among them: the
 /// fault that never comes.
 fn drawn(calls: u64, some: usize, random: &mut Random) -> Vec<u64> {
     if std::env::var_os("EVERY_CALL").is_some() {
@@ -179,7 +179,7 @@ impl<F: DiskFile> DiskFile for ShimFile<F> {
     }
 }
 
-/// What is on a folder that is started.
+/// The contents of a folder that is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Folder {
     /// Two checkpoints, and a journal of several segments that goes back to its birth.
@@ -307,6 +307,15 @@ where
     met
 }
 
+/// A simulated disk with this folder after a crash, and the node that a start finds on it.
+fn simulated(folder: Folder) -> (SimulatedDisk, FoundNode) {
+    let written = SimulatedDisk::new(1);
+    write(&written, folder);
+    written.crash();
+    let expected = start(written.fork(2)).unwrap();
+    (written, expected)
+}
+
 /// How many calls a start makes.
 fn calls<D>(disk: D) -> u64
 where
@@ -322,10 +331,7 @@ where
 fn whichever_call_of_a_start_fails_the_next_one_finds_all_there_is() {
     let mut random = random();
     for folder in [Folder::Whole, Folder::Begun, Folder::Nameless] {
-        let written = SimulatedDisk::new(1);
-        write(&written, folder);
-        written.crash();
-        let expected = start(written.fork(2)).unwrap();
+        let (written, expected) = simulated(folder);
         let another = folder == Folder::Nameless;
         assert_eq!((expected.life, expected.past), (if another { FRESH } else { LIFE }, another));
         assert_eq!(expected.voters, if another { 0 } else { 3 });
@@ -346,10 +352,7 @@ fn whichever_call_of_a_start_fails_the_next_one_finds_all_there_is() {
 fn wherever_the_power_fails_in_a_start_the_next_one_finds_all_there_is() {
     let mut random = random();
     for folder in [Folder::Whole, Folder::Begun, Folder::Nameless] {
-        let written = SimulatedDisk::new(1);
-        write(&written, folder);
-        written.crash();
-        let expected = start(written.fork(2)).unwrap();
+        let (written, expected) = simulated(folder);
         let powered = |at: u64| {
             let disk = written.fork(3 + at);
             disk.fail_power(at);

@@ -24,6 +24,7 @@ pub trait Judge {
 }
 
 /// For tests: one that asks for no arguments.
+#[cfg(any(test, feature = "testing"))]
 impl<F: Fn(&Ask, &mut [u8]) -> Judged> Judge for F {
     fn pauses(&self, ask: &Ask) -> bool {
         matches!(self(ask, &mut []), Judged::Waits)

@@ -183,7 +183,7 @@ fn names_of_procedures_that_the_node_hosts_are_taken() {
     modules::host(vec!["redis.exec", "bank.transfer"]);
     let module = |name: &str| format!("(module (func (export \"procedure:{name}\")))");
     let refused = load(&mut client, "Bank", &module("Transfer"));
-    assert_eq!(refused, "-BADMODULE bank.transfer is a procedure of this build");
+    assert_eq!(refused, "-BADMODULE bank.transfer is a procedure that this node hosts");
     assert_eq!(load(&mut client, "bank", &module("transfers")), ":1");
     assert_eq!(line(&mut client, "HW.CALL bank.transfers"), "+OK");
 }

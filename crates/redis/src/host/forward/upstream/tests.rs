@@ -350,6 +350,9 @@ fn what_was_asked_before_what_nobody_will_answer_is_refused() {
 }
 
 /// A pause held every client of the worker, readers as well, and what it held was refused after a second by a node that led.
+/// Once: (Before it landed.) A node that ended answered a share of each client's pipeline and left the rest in doubt; a
+/// request held by `CLIENT PAUSE` was copied in each turn; what a pause had held was gone on with whenever something else
+/// asked for a turn.
 #[test]
 fn what_a_pause_holds_holds_its_client_alone_and_is_not_late() {
     let mut upstream = asking();
