@@ -20,7 +20,7 @@ PARTS = [
     ("/meter/", "histograms and counters"),
     ("redis/src/describe.rs", "which command it is"),
     ("occ/met.rs", "keys at which transactions meet"),
-    ("seam/hot", "keys at which transactions meet"),
+    ("seam/src/hot.rs", "keys at which transactions meet"),
 ]
 
 
