@@ -6,11 +6,13 @@ use std::sync::LazyLock;
 use clap::{Parser, Subcommand};
 use highwater_core::Levels;
 
+#[cfg(not(feature = "sim"))]
+use crate::absent::AbsentArgs as SimArgs;
+#[cfg(not(feature = "lab"))]
+use crate::absent::{AbsentArgs as BenchArgs, AbsentArgs as CheckArgs, AbsentArgs as TortureArgs};
 use crate::admin_stream::TlsArgs;
 use crate::backup::BackupAction;
-use crate::bench::args::BenchArgs;
 use crate::cert::CertAction;
-use crate::check::CheckArgs;
 use crate::checkpoint::CheckpointAction;
 use crate::demo::DemoArgs;
 use crate::flags::concat_help;
@@ -20,11 +22,17 @@ use crate::member::MemberAction;
 use crate::recover::RecoverArgs;
 use crate::reload::ReloadArgs;
 use crate::serve::{ConfigAction, ServeArgs};
+#[cfg(feature = "sim")]
 use crate::sim::SimArgs;
 use crate::status::StatusArgs;
 use crate::top::TopArgs;
-use crate::torture::{ClientArgs, GuestArgs, NodeArgs, ProxyArgs, TortureArgs};
 use crate::watching::{HotKeysArgs, WatchingArgs};
+#[cfg(feature = "lab")]
+use crate::{
+    bench::args::BenchArgs,
+    check::CheckArgs,
+    torture::{ClientArgs, GuestArgs, NodeArgs, ProxyArgs, TortureArgs},
+};
 
 /// The release, and what it speaks.
 static VERSION: LazyLock<String> =
@@ -36,7 +44,7 @@ static VERSION: LazyLock<String> =
     name = "highwater",
     version = VERSION.as_str(),
     arg_required_else_help = true,
-    after_help = concat_help("highwater demo\n  highwater config default > highwater.toml && highwater serve --config highwater.toml\n  highwater bench tpcc --engine rolis --workers 1 --seconds 10")
+    after_help = concat_help("highwater demo\n  highwater config default > highwater.toml && highwater serve --config highwater.toml\n  highwater top --config highwater.toml")
 )]
 pub struct Cli {
     /// A file whose first line is the token of the admin ports (admin.token); else HIGHWATER_ADMIN_TOKEN, else the config has it.
@@ -106,15 +114,19 @@ pub enum Command {
     #[command(after_help = concat_help("highwater torture --seconds 60\n  highwater torture --faults sizes,memory,floods,half-close,stalled,vanish,storms,hogs,memory-hogs\n  highwater torture --faults kill,pause --seed 7 --keep\n  highwater torture --engine meerkat-strict --seconds 60\n  highwater torture --means proxy --replicas 5 --json torture.json"))]
     Torture(TortureArgs),
     /// One replica of a torture.
+    #[cfg(feature = "lab")]
     #[command(hide = true)]
     TortureNode(NodeArgs),
     /// Clients of a torture.
+    #[cfg(feature = "lab")]
     #[command(hide = true)]
     TortureClient(ClientArgs),
     /// What uses the cluster as nobody should, in a torture.
+    #[cfg(feature = "lab")]
     #[command(hide = true)]
     TortureGuest(GuestArgs),
     /// Links of a torture.
+    #[cfg(feature = "lab")]
     #[command(hide = true)]
     TortureProxy(ProxyArgs),
     /// Simulate whole clusters under faults, each run drawn from one seed; judge, shrink and report what fails.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use highwater_workloads::random::{Rng, mix};
 use serde::{Deserialize, Serialize};
 
-use crate::torture::client::wire::{Refusal, Reply, Wire};
+use crate::wire::{Refusal, Reply, Wire};
 
 /// How long a reply may take before the same is asked again; some clients are patient, some are not.
 const PATIENCE: [Duration; 3] =

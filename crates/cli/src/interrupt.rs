@@ -30,6 +30,7 @@ const BROKEN_PIPE: &str = "(os error 32)";
 static LEFTOVERS: Mutex<Leftovers> = Mutex::new(Leftovers {
     pids: BTreeSet::new(),
     directories: BTreeSet::new(),
+    #[cfg(feature = "tui")]
     on_terminal: false,
     at_the_end: None,
 });
@@ -40,6 +41,7 @@ struct Leftovers {
     /// To be removed if a signal ends the command: nobody asked for the logs of an interrupted run.
     directories: BTreeSet<PathBuf>,
     /// The terminal is in raw mode.
+    #[cfg(feature = "tui")]
     on_terminal: bool,
     /// What else there is to clean up, once the processes are gone.
     at_the_end: Option<fn()>,
@@ -125,6 +127,7 @@ pub fn at_the_end(cleans_up: fn()) {
 }
 
 /// Whether the terminal is in raw mode.
+#[cfg(feature = "tui")]
 pub fn draws_on_terminal(drawing: bool) {
     leftovers().on_terminal = drawing;
 }
@@ -135,6 +138,7 @@ fn leftovers() -> MutexGuard<'static, Leftovers> {
 
 impl Leftovers {
     fn restore_terminal(&mut self) {
+        #[cfg(feature = "tui")]
         if std::mem::take(&mut self.on_terminal) {
             ratatui::restore();
         }

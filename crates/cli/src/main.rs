@@ -1,23 +1,38 @@
 //! The `highwater` command: serve a replica, look at one, see the demo, measure, simulate, judge.
 //!
+//! With the feature `lab`: [`bench`](mod@bench), [`torture`] and [`check`]. With the feature `sim`: [`sim`].
+//!
 //! In layers: a file uses those of its own row and of the rows below, never in a circle.
 //!
 //! | layer | files |
 //! |---|---|
 //! | the command line | [`args`] |
 //! | commands, each with its flags | [`serve`], [`status`], [`top`], [`watching`], [`hand_over`], [`member`], [`demo`], [`bench`](mod@bench), [`torture`], [`sim`] (with [`planted`]), [`check`], [`checkpoint`], [`log`](mod@log), [`recover`], [`backup`] |
-//! | what commands do to replicas | [`fleet`] (child processes, laid out by [`layout`]), [`load`] (with [`workload`], [`audit`]), [`failover`], [`verify`] |
+//! | commands that this build lacks | [`absent`] |
+//! | what commands do to replicas | [`fleet`] (child processes, laid out by [`layout`]), [`load`] (with [`workload`], [`audit`]), [`failover`], [`verify`], [`counting`] over [`wire`] |
 //! | one replica asked, and several together | [`admin`], [`answers`] |
 //! | words and numbers | [`failure`], [`flags`], [`founders`], [`numbers`], [`output`], [`progress`], [`report_file`], [`machine`], [`interrupt`], [`wall_clock`] |
 
+#![cfg_attr(
+    not(feature = "lab"),
+    allow(
+        dead_code,
+        reason = "the demo uses a part of what it shares with the laboratory; full builds say what nobody uses"
+    )
+)]
+
+#[cfg(any(test, not(feature = "lab"), not(feature = "sim")))]
+mod absent;
 mod admin;
 mod admin_stream;
 mod answers;
 mod args;
 mod audit;
 mod backup;
+#[cfg(feature = "lab")]
 mod bench;
 mod cert;
+#[cfg(feature = "lab")]
 mod check;
 mod checkpoint;
 mod counting;
@@ -44,20 +59,20 @@ mod planted;
 mod progress;
 mod recover;
 mod reload;
+#[cfg(feature = "lab")]
 mod report_file;
 mod serve;
 #[cfg(feature = "sim")]
 mod sim;
-#[cfg(not(feature = "sim"))]
-#[path = "no_sim.rs"]
-mod sim;
 mod start;
 mod status;
 mod top;
+#[cfg(feature = "lab")]
 mod torture;
 mod verify;
 mod wall_clock;
 mod watching;
+mod wire;
 mod workload;
 
 use std::env::VarError;
@@ -129,9 +144,17 @@ fn take_token(file: Option<&std::path::Path>) -> Result<()> {
     Ok(())
 }
 
+/// A replica takes care of its signals itself.
+fn is_replica(command: &Command) -> bool {
+    #[cfg(feature = "lab")]
+    if matches!(command, Command::TortureNode(_)) {
+        return true;
+    }
+    matches!(command, Command::Serve(_))
+}
+
 fn run(cli: Cli) -> Result<()> {
-    if !matches!(cli.command, Command::Serve(_) | Command::TortureNode(_)) {
-        // A replica takes care of its signals itself.
+    if !is_replica(&cli.command) {
         interrupt::guard()?;
     }
     cli.tls.apply()?;
@@ -145,14 +168,30 @@ fn run(cli: Cli) -> Result<()> {
         Command::Status(args) => status::run(&args),
         Command::HandOver(args) => hand_over::run(&args),
         Command::Demo(args) => demo::run(&args),
+        #[cfg(feature = "lab")]
         Command::Bench(args) => bench::run(args),
+        #[cfg(not(feature = "lab"))]
+        Command::Bench(args) => absent::refuse("bench", "lab", &args),
+        #[cfg(feature = "lab")]
         Command::Torture(args) => torture::run(&args),
+        #[cfg(not(feature = "lab"))]
+        Command::Torture(args) => absent::refuse("torture", "lab", &args),
+        #[cfg(feature = "lab")]
         Command::TortureNode(args) => torture::node::run(&args),
+        #[cfg(feature = "lab")]
         Command::TortureClient(args) => torture::client::run(&args),
+        #[cfg(feature = "lab")]
         Command::TortureGuest(args) => torture::guest::run(&args),
+        #[cfg(feature = "lab")]
         Command::TortureProxy(args) => torture::proxy(&args),
+        #[cfg(feature = "sim")]
         Command::Sim(args) => sim::run_sim(&args),
+        #[cfg(not(feature = "sim"))]
+        Command::Sim(args) => absent::refuse("sim", "sim", &args),
+        #[cfg(feature = "lab")]
         Command::Check(args) => check::run(&args),
+        #[cfg(not(feature = "lab"))]
+        Command::Check(args) => absent::refuse("check", "lab", &args),
         Command::Checkpoint { action } => checkpoint::run(&action),
         Command::Log { action } => log::run(&action),
         Command::Recover(args) => recover::run(&args),

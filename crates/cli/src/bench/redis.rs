@@ -22,7 +22,7 @@ use crate::failure::{Failure, Result};
 use crate::numbers::{micros, short};
 use crate::progress::Progress;
 use crate::report_file::{check_writable, write_json};
-use crate::torture::client::wire::{Refusal, Reply, Wire};
+use crate::wire::{Refusal, Reply, Wire};
 
 /// How long a reply to what prepares a load may take.
 const PATIENCE: Duration = Duration::from_secs(20);

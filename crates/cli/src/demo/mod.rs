@@ -13,9 +13,9 @@ mod args;
 mod plain;
 mod scene;
 mod verdict;
+#[cfg(feature = "tui")]
 mod view;
 
-use std::io::IsTerminal;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -71,17 +71,26 @@ pub fn run(args: &DemoArgs) -> Result<()> {
             outcome
         })
     };
-    if args.plain || !std::io::stdout().is_terminal() {
-        plain::show(&scene);
-    } else {
-        view::show(&scene)?;
-        plain::print_events(&scene, 0);
-    }
+    show(args, &scene)?;
     let outcome = playing.join().map_err(|_| Failure::negative("the demo broke; see the panic above"))?;
     drop(sampler);
     let verdict = outcome?;
     print!("\n{verdict}");
     println!("{:.0} s in all", began.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Shows the play until it is over: drawn on a terminal, in builds that can draw; line by line elsewhere.
+fn show(args: &DemoArgs, scene: &SharedScene) -> Result<()> {
+    #[cfg(feature = "tui")]
+    if !args.plain && std::io::IsTerminal::is_terminal(&std::io::stdout()) {
+        view::show(scene)?;
+        plain::print_events(scene, 0);
+        return Ok(());
+    }
+    #[cfg(not(feature = "tui"))]
+    let _ = args.plain;
+    plain::show(scene);
     Ok(())
 }
 

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::client::wire::{Refusal, Reply, Wire};
 use crate::failure::{Failure, Result};
+use crate::wire::{Refusal, Reply, Wire};
 
 const BYTES: &str = "torture:ballast";
 const NUMBER: &str = "torture:ballast:number";

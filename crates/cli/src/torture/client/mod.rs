@@ -7,7 +7,6 @@ pub mod carrier;
 pub mod fresh;
 mod roles;
 pub mod session;
-pub mod wire;
 pub mod work;
 
 use std::io::{self, Read, Write};

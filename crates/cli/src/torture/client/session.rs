@@ -20,9 +20,9 @@ use highwater_checker::{History, Op, Status, Txn, Writer};
 use highwater_workloads::random::Rng;
 
 use super::fresh::Fresh;
-use super::wire::{Refusal, Reply, Wire};
 use super::work::{self, ACCOUNTS, Lists, OPENING, Step, Task, balance, elements};
 use crate::machine::monotonic_ns;
+use crate::wire::{Refusal, Reply, Wire};
 
 /// How a transaction ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use highwater_workloads::random::{Rng, mix};
 
-use super::wire::Reply;
+use crate::wire::Reply;
 
 /// Lists alive at a time.
 pub const SLOTS: usize = 20;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use highwater_workloads::random::Rng;
 
-use crate::torture::client::wire::{Refusal, Reply, Wire};
+use crate::wire::{Refusal, Reply, Wire};
 
 /// How long a reply may take: a restart, an election and a copy of the state under load.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use highwater_workloads::random::Rng;
 
 use super::job::{Job, log_uniform};
-use crate::torture::client::wire::{Reply, Wire};
+use crate::wire::{Reply, Wire};
 
 /// Length of the value that is asked for and not read.
 const LONG: usize = 1 << 20;

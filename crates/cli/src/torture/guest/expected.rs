@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::caller::{Caller, Said};
 use super::job::Job;
-use crate::torture::client::wire::Reply;
+use crate::wire::Reply;
 
 /// A value: named by a number, which decides its bytes, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

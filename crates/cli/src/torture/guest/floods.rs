@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::job::{Job, log_uniform};
-use crate::torture::client::wire::{Refusal, Reply, Wire};
+use crate::wire::{Refusal, Reply, Wire};
 
 /// How long one reply may take.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -7,7 +7,7 @@ use super::caller::{Caller, Said};
 use super::expected::Expected;
 use super::job::{Job, log_uniform};
 use crate::failure::Result;
-use crate::torture::client::wire::Reply;
+use crate::wire::Reply;
 
 /// Values of the largest size, at most.
 const LARGE: u64 = 20;
