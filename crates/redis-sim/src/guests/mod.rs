@@ -46,6 +46,8 @@ const MOST_AT_ONCE: u64 = 8;
 static STOPWATCH: LazyLock<Stopwatch> = LazyLock::new(Stopwatch::calibrate);
 /// Between looks of hosts whose threads were not at hand.
 const AGAIN: Nanos = MS / 10;
+/// The answer to what took longer than a request may.
+const ENDED: &str = "ERR too large: it was ended because it took longer than a request may";
 
 /// What a guest types next.
 pub(crate) struct Typed {
@@ -495,6 +497,11 @@ impl House {
                     "CLUSTERDOWN" | "UNKNOWN" => Some(self.any_node()),
                     // Nothing was done: it is asked again. A disk stays full for longer than its node waits.
                     "CONFLICT" | "TXOVER" | "TXTIMEOUT" | "DISKFULL" => None,
+                    // A thread or a clock stood still, or leapt, in the middle of it.
+                    _ if error.starts_with(ENDED) => {
+                        self.ledger.mark("requests that were ended because they took too long");
+                        None
+                    }
                     "NOPERM" | "WRONGPASS" if matches!(self.guests[guest].kind, Kind::Ruled(_)) => {
                         self.ledger.mark("commands that users may not");
                         None
