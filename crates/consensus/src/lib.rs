@@ -10,7 +10,6 @@
 //! Nothing here knows a clock, a thread, a socket or what an entry means. Time and messages come in as arguments,
 //! messages go out through a queue, and every map is walked in sorted order, so that a run is a function of its inputs.
 
-mod codec;
 pub mod election;
 pub mod hooks;
 pub mod log;
@@ -22,7 +21,7 @@ pub mod stream;
 mod tail;
 
 pub use election::{
-    Beat, Election, ElectionEvent, ElectionMessage, ElectionOptions, PendingChange, Promise, Standing,
+    Beat, Election, ElectionEvent, ElectionMessage, ElectionOptions, PendingChange, Promise, Standing, Voice,
 };
 pub use highwater_core::Nanos;
 pub use log::Log;

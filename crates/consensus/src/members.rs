@@ -19,8 +19,9 @@ use std::fmt;
 
 use bytes::Bytes;
 pub use highwater_core::Voter;
-use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Epoch, Incarnation, NodeId, planted};
+use highwater_core::codec::Malformed;
+use highwater_core::wire::{Form, List, Source, ToEnd, Wire};
+use highwater_core::{Epoch, NodeId, Random, planted, wire_codec};
 
 /// The voters of one epoch.
 ///
@@ -159,66 +160,85 @@ impl Members {
         alike && self.contacts == other.contacts
     }
 
-    /// Appends `epoch u64 | count u8 | (node u8 | incarnation u64 | length u16 | contact)* | count u8 | (node u8 | incarnation
-    /// u64)*`: the voters, then who was removed. Bit 7 is set in the first count if something was lost, and `after_loss u64` follows
-    /// it then.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        let put = |out: &mut Vec<u8>, voter: &Voter| {
-            out.push(voter.node.0);
-            out.extend_from_slice(&voter.incarnation.0.to_le_bytes());
-        };
-        out.extend_from_slice(&self.epoch.0.to_le_bytes());
-        let lost = self.after_loss > Epoch(0);
-        out.push(self.voters.len() as u8 | if lost { LOSS } else { 0 });
-        if lost {
-            out.extend_from_slice(&self.after_loss.0.to_le_bytes());
-        }
-        for voter in &self.voters {
-            put(out, voter);
-            let contact = self.contact(voter.node);
-            out.extend_from_slice(&(contact.len() as u16).to_le_bytes());
-            out.extend_from_slice(&contact);
-        }
-        out.push(self.removed.len() as u8);
-        self.removed.iter().for_each(|voter| put(out, voter));
-    }
-
-    /// Reads what [`encode`](Members::encode) wrote.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Members, Malformed> {
-        let take = |reader: &mut Reader<'_>| {
-            Ok::<_, Malformed>(Voter { node: NodeId(reader.u8()?), incarnation: Incarnation(reader.u64()?) })
-        };
-        let epoch = Epoch(reader.u64()?);
-        let (mut voters, mut contacts) = (Vec::new(), BTreeMap::new());
-        let count = reader.u8()?;
-        let after_loss = Epoch(if count & LOSS == 0 { 0 } else { reader.u64()? });
-        for _ in 0..count & !LOSS {
-            let voter = take(reader)?;
-            let length = usize::from(reader.u16()?);
-            let contact = Bytes::copy_from_slice(reader.take(length)?);
-            if !contact.is_empty() {
-                contacts.insert(voter.node, contact);
-            }
-            voters.push(voter);
-        }
-        let removed = (0..reader.u8()?).map(|_| take(reader)).collect::<Result<Vec<_>, _>>()?;
-        let ascend = |list: &[Voter]| list.windows(2).all(|pair| pair[0].node < pair[1].node);
-        let apart = removed.iter().all(|gone| voters.iter().all(|voter| voter.node != gone.node));
-        if voters.is_empty() || !ascend(&voters) || !ascend(&removed) || !apart {
-            return Err(Malformed("membership"));
-        }
-        if count & LOSS != 0 && after_loss == Epoch(0) {
-            return Err(Malformed("epoch after a loss"));
-        }
-        Ok(Members { epoch, voters, contacts, removed, after_loss })
-    }
-
     /// Whose word counts: the voters'.
     fn counted(&self) -> impl Iterator<Item = Voter> {
         let gone = if planted!(RemovedVoterCounted) { &self.removed[..] } else { &[] };
         self.voters.iter().chain(gone).copied()
     }
+
+    /// The type's invariant.
+    fn is_sound(&self) -> bool {
+        let ascend = |list: &[Voter]| list.windows(2).all(|pair| pair[0].node < pair[1].node);
+        let apart = self.removed.iter().all(|gone| self.voter(gone.node).is_none());
+        !self.voters.is_empty() && ascend(&self.voters) && ascend(&self.removed) && apart
+    }
 }
+
+/// The voters, each with its contact, then who was removed. Bit 7 is set in the first count if something was lost; `after_loss` follows it then.
+impl Wire for Members {
+    const NAME: &'static str = "members";
+
+    fn put(&self, out: &mut Vec<u8>) {
+        self.epoch.put(out);
+        let lost = self.after_loss > Epoch(0);
+        out.push(self.voters.len() as u8 | if lost { LOSS } else { 0 });
+        if lost {
+            self.after_loss.put(out);
+        }
+        for voter in &self.voters {
+            voter.put(out);
+            let contact = self.contact(voter.node);
+            (contact.len() as u16).put(out);
+            out.extend_from_slice(&contact);
+        }
+        <Removed as Form<_>>::put(&self.removed, out);
+    }
+
+    fn take(from: &mut Source<'_>) -> Result<Members, Malformed> {
+        let (mut voters, mut contacts) = (Vec::new(), BTreeMap::new());
+        let (epoch, count) = (Epoch::take(from)?, u8::take(from)?);
+        let after_loss = if count & LOSS == 0 { Epoch(0) } else { Epoch::take(from)? };
+        for _ in 0..count & !LOSS {
+            let voter = Voter::take(from)?;
+            let length = u16::take(from)?;
+            // Kept for as long as the membership is: not at the price of the whole message.
+            let contact = Bytes::copy_from_slice(from.reader.take(length.into())?);
+            if !contact.is_empty() {
+                contacts.insert(voter.node, contact);
+            }
+            voters.push(voter);
+        }
+        let removed = <Removed as Form<_>>::take(from)?;
+        if count & LOSS != 0 && after_loss == Epoch(0) {
+            return Err(Malformed("epoch after a loss"));
+        }
+        let members = Members { epoch, voters, contacts, removed, after_loss };
+        if members.is_sound() { Ok(members) } else { Err(Malformed("membership")) }
+    }
+
+    fn draw(random: &mut Random) -> Members {
+        let lives = |random: &mut Random, nodes: std::ops::Range<u8>| {
+            let some = nodes.filter(|_| random.one_in(2)).map(NodeId).collect::<Vec<_>>();
+            some.into_iter().map(|node| Voter { node, incarnation: Wire::draw(random) }).collect::<Vec<_>>()
+        };
+        let voter = Voter { node: NodeId(0), incarnation: Wire::draw(random) };
+        let voters = std::iter::once(voter).chain(lives(random, 1..9)).collect();
+        let contact = |random: &mut Random| <ToEnd as Form<Bytes>>::draw(random);
+        let contacts = [(NodeId(0), contact(random)), (NodeId(2), contact(random))];
+        let mut members = Members::new(Wire::draw(random), voters).with_contacts(contacts);
+        members.removed = lives(random, 20..25);
+        members.after_loss = Epoch(if random.one_in(2) { random.between(1, 9) } else { 0 });
+        members
+    }
+
+    fn form() -> String {
+        "epoch u64 | voters u8 (bit 7: after_loss u64 follows) × (node u8 | incarnation u64 | contact u16 bytes) | removed u8 × (node u8 | incarnation u64)".into()
+    }
+}
+
+type Removed = List<u8>;
+
+wire_codec!(Members);
 
 /// Memberships that must each agree by majority: one as a rule, and two or more while a change of membership is under
 /// way.
@@ -275,6 +295,9 @@ impl Quorums {
 
 #[cfg(test)]
 mod tests {
+    use highwater_core::Incarnation;
+    use highwater_core::codec::Reader;
+
     use super::*;
 
     fn voter(node: u8, incarnation: u64) -> Voter {

@@ -9,6 +9,7 @@ mod common;
 mod codec;
 mod confirming;
 mod duels;
+mod golden;
 mod regressions;
 mod resting;
 mod scripts;

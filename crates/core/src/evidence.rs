@@ -31,26 +31,31 @@
 
 use std::fmt;
 
-use crate::codec::{Malformed, Reader};
+use crate::wire;
+use crate::wire::List;
 
 /// So many starts of a disk are remembered: those that somebody may have met last. With more, a node's identity would not fit its ballast.
 pub const MOST_STARTS: usize = 128;
 
-/// One start of a process on a disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Start {
-    /// Drawn at random: no other start has it, on this disk or on a copy.
-    pub number: u64,
-    /// Bytes of records, of all writers, that the journal had when it began.
-    pub had: u64,
+wire! {
+    /// One start of a process on a disk.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Start: "start" {
+        /// Drawn at random: no other start has it, on this disk or on a copy.
+        pub number: u64,
+        /// Bytes of records, of all writers, that the journal had when it began.
+        pub had: u64,
+    }
 }
 
-/// The starts on a disk: how many there were, and the last of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Starts {
-    generation: u64,
-    /// The oldest first. Invariant: no more than there were, and than [`MOST_STARTS`].
-    last: Vec<Start>,
+wire! {
+    /// The starts on a disk: how many there were, and the last of them.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Starts: "starts" where Starts::is_sound {
+        generation: u64,
+        /// The oldest first. Invariant: no more than there were, and than [`MOST_STARTS`].
+        last: Vec<Start> as List<u16>,
+    }
 }
 
 impl Starts {
@@ -59,8 +64,9 @@ impl Starts {
     /// # Panics
     /// If these are more than there were, or than [`MOST_STARTS`].
     pub fn new(generation: u64, last: Vec<Start>) -> Starts {
-        assert!(last.len() as u64 <= generation && last.len() <= MOST_STARTS, "the last ones of all starts");
-        Starts { generation, last }
+        let starts = Starts { generation, last };
+        assert!(starts.is_sound(), "the last ones of all starts");
+        starts
     }
 
     /// How many there were.
@@ -98,27 +104,9 @@ impl Starts {
         self.last.clear();
     }
 
-    /// `generation u64 | count u16 | (number u64 | had u64) * count`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.generation.to_le_bytes());
-        out.extend_from_slice(&(self.last.len() as u16).to_le_bytes());
-        for Start { number, had } in &self.last {
-            out.extend_from_slice(&number.to_le_bytes());
-            out.extend_from_slice(&had.to_le_bytes());
-        }
-    }
-
-    /// Reads what [`encode`](Starts::encode) wrote.
-    ///
-    /// # Errors
-    /// If it was not that.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Starts, Malformed> {
-        let (generation, count) = (reader.u64()?, usize::from(reader.u16()?));
-        if count as u64 > generation || count > MOST_STARTS {
-            return Err(Malformed("number of starts"));
-        }
-        let start = |_| Ok(Start { number: reader.u64()?, had: reader.u64()? });
-        Ok(Starts { generation, last: (0..count).map(start).collect::<Result<_, _>>()? })
+    /// The type's invariant.
+    fn is_sound(&self) -> bool {
+        self.last.len() as u64 <= self.generation && self.last.len() <= MOST_STARTS
     }
 }
 
@@ -257,6 +245,7 @@ pub fn goes_on(known: Known, starts: &Starts) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::Reader;
 
     fn starts(list: &[(u64, u64)]) -> Starts {
         let mut starts = Starts::default();

@@ -16,7 +16,7 @@
 //! - [`hooks`]: where a simulator may step in; nothing outside one.
 //! - [`random`]: chance from a seed, for simulators and tests.
 //! - [`sync`]: atomics and mutexes, from std or from a model checker.
-//! - [`codec`]: varints and order-preserving key encodings. [`log`]: the wire form of a transaction and of an entry.
+//! - [`wire`](mod@wire): messages whose bytes are declared. [`codec`]: varints and order-preserving key encodings. [`log`]: the wire form of a transaction and of an entry.
 //!
 //! This crate knows no store, no network, no thread and no file.
 
@@ -43,6 +43,7 @@ pub mod sync;
 pub mod threads;
 pub mod transaction;
 pub mod voter;
+pub mod wire;
 pub mod work;
 
 pub use clock::{Clock, ClockChoice};

@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use highwater_consensus::{Beat, ElectionMessage, Members, Message, PendingChange, Promise, Tail, Voter};
+use highwater_consensus::{
+    Beat, ElectionMessage, Members, Message, PendingChange, Promise, Tail, Voice, Voter,
+};
 use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind, Key, TxWriter};
 use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, Level, NodeId, StreamId, TableId, Timestamp};
 use highwater_engine_rolis::control::ControlMessage;
@@ -85,8 +87,7 @@ fn heads() -> Vec<Vec<u8>> {
     let controls = [
         ControlMessage::Election(ElectionMessage::PreVoteReply {
             ballot,
-            granted: true,
-            forgets: false,
+            voice: Voice { granted: true, forgets: false },
             promised: ballot,
         }),
         ControlMessage::Election(ElectionMessage::Promise(promise)),

@@ -22,16 +22,19 @@ use bytes::Bytes;
 use highwater_core::Voter;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::evidence::{self, Known, Start, Starts};
-use highwater_core::{Incarnation, NodeId, planted};
+use highwater_core::wire::{Source, Wire};
+use highwater_core::{Random, planted, wire, wire_codec};
 use highwater_seam::DiskState;
 
-/// What a node says of its disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DiskWord {
-    /// Starts on this disk, this one the newest, with the bytes that it had at each.
-    pub starts: Arc<Starts>,
-    /// Bytes that it surely has by now.
-    pub synced: u64,
+wire! {
+    /// What a node says of its disk.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct DiskWord: "disk word" {
+        /// Starts on this disk, this one the newest, with the bytes that it had at each.
+        pub starts: Arc<Starts>,
+        /// Bytes that it surely has by now.
+        pub synced: u64,
+    }
 }
 
 /// In front of what Rolis's controller writes of others' disks; where it writes a membership stands an epoch that there will never be.
@@ -46,26 +49,33 @@ pub struct Met {
     pub known: Known,
 }
 
-impl Met {
-    /// `node u8 | incarnation u64 | start u64 | generation u64 | zero u64 | synced u64`; in place of the zero the first builds wrote what the
-    /// disk had when that start began.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+/// Behind the generation stands a zero, where the first builds wrote what the disk had when that start began.
+impl Wire for Met {
+    const NAME: &'static str = "met";
+
+    fn put(&self, out: &mut Vec<u8>) {
         let Known { start, generation, synced } = self.known;
-        out.push(self.voter.node.0);
-        let words = [self.voter.incarnation.0, start, generation, 0, synced];
-        words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+        self.voter.put(out);
+        [start, generation, 0, synced].iter().for_each(|word| word.put(out));
     }
 
-    /// Reads what [`encode`](Met::encode) wrote.
-    ///
-    /// # Errors
-    /// If it was not that.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Met, Malformed> {
-        let voter = Voter { node: NodeId(reader.u8()?), incarnation: Incarnation(reader.u64()?) };
-        let (start, generation, _had, synced) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
-        Ok(Met { voter, known: Known { start, generation, synced } })
+    fn take(from: &mut Source<'_>) -> Result<Met, Malformed> {
+        let voter = Wire::take(from)?;
+        let (start, generation, _had) = (Wire::take(from)?, Wire::take(from)?, u64::take(from)?);
+        Ok(Met { voter, known: Known { start, generation, synced: Wire::take(from)? } })
+    }
+
+    fn form() -> String {
+        "(node u8 | incarnation u64) | start u64 | generation u64 | zero u64 | synced u64".into()
+    }
+
+    fn draw(random: &mut Random) -> Met {
+        let (start, generation, synced) = (Wire::draw(random), Wire::draw(random), Wire::draw(random));
+        Met { voter: Wire::draw(random), known: Known { start, generation, synced } }
     }
 }
+
+wire_codec!(Met);
 
 /// How far another's disk is synced is noted down when it has become so many bytes more: so much of a folder that is copied while its node
 /// runs may be told to nobody who remembers it. Many times what noting it takes of this node's own disk, which is noted by others.
@@ -222,17 +232,6 @@ impl DiskWord {
         (starts.generation() > 0).then(|| DiskWord { starts: starts.clone(), synced: *synced })
     }
 
-    /// The starts, then `synced u64`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        self.starts.encode(out);
-        out.extend_from_slice(&self.synced.to_le_bytes());
-    }
-
-    /// Reads what [`encode`](DiskWord::encode) wrote.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<DiskWord, Malformed> {
-        Ok(DiskWord { starts: Arc::new(Starts::decode(reader)?), synced: reader.u64()? })
-    }
-
     /// As the first builds say it, of the newest start alone: `start u64 | generation u64 | had u64 | synced u64`.
     pub fn encode_short(&self, out: &mut Vec<u8>) {
         let Start { number, had } = self.starts.newest().unwrap_or_default();
@@ -255,7 +254,7 @@ impl DiskWord {
 #[cfg(test)]
 mod tests {
     use highwater_consensus::{Members, Quorums};
-    use highwater_core::Epoch;
+    use highwater_core::{Epoch, Incarnation, NodeId};
 
     use super::*;
 

@@ -96,7 +96,7 @@ mod voter;
 
 use highwater_core::{Ballot, NodeId, hooks};
 
-pub use message::{Beat, ElectionMessage, PendingChange, Promise};
+pub use message::{Beat, ElectionMessage, PendingChange, Promise, Voice};
 pub use state::{Election, ElectionEvent, ElectionOptions, Standing};
 pub use suspicion::SILENCE;
 
@@ -201,11 +201,11 @@ impl Election {
     pub fn deliver(&mut self, now: Nanos, from: Voter, message: ElectionMessage) {
         match message {
             ElectionMessage::PreVote { ballot } => self.on_pre_vote(now, from, ballot),
-            ElectionMessage::PreVoteReply { ballot, granted, forgets, promised } => {
+            ElectionMessage::PreVoteReply { ballot, voice, promised } => {
                 self.highest = self.highest.max(promised.epoch);
                 let asked = self.standing == Standing::Asking && ballot == self.asked;
-                if asked && granted && self.granted.iter().all(|(known, _)| *known != from) {
-                    self.granted.push((from, forgets));
+                if asked && voice.granted && self.granted.iter().all(|(known, _)| *known != from) {
+                    self.granted.push((from, voice.forgets));
                     self.count_pre_votes(now);
                 }
             }

@@ -5,7 +5,7 @@
 
 use highwater_core::{Ballot, Epoch};
 
-use super::message::{Beat, ElectionMessage};
+use super::message::{Beat, ElectionMessage, Voice};
 use super::state::{Election, ElectionEvent, Standing};
 use crate::{Members, Nanos, Voter};
 
@@ -31,8 +31,8 @@ impl Election {
             // The sender misses the leader now, but may have refused this node before it did. Asked again, it says yes.
             self.out.push((from.node, ElectionMessage::PreVote { ballot: self.asked }));
         }
-        let (forgets, promised) = (self.forgets, self.promised);
-        let reply = ElectionMessage::PreVoteReply { ballot, granted, forgets, promised };
+        let voice = Voice { granted, forgets: self.forgets };
+        let reply = ElectionMessage::PreVoteReply { ballot, voice, promised: self.promised };
         self.out.push((from.node, reply));
     }
 

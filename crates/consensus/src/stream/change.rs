@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Ballot, EntryIndex, Nanos, planted};
+use highwater_core::wire::Wire;
+use highwater_core::{Ballot, EntryIndex, Nanos, planted, wire};
 
 use super::role::Part;
-use crate::codec::{ballot, index, put_ballot, put_index};
 use crate::{Log, Tail};
 
 /// A change of what an acceptor must not forget.
@@ -42,12 +42,12 @@ impl Change {
             Change::Began => out.push(0),
             Change::Promised(ballot) => {
                 out.push(1);
-                put_ballot(&mut out, *ballot);
+                ballot.put(&mut out);
             }
             Change::Adopted { keep, entries } => {
                 out.push(2);
-                put_index(&mut out, *keep);
-                out.extend_from_slice(&entries.to_le_bytes());
+                keep.put(&mut out);
+                entries.put(&mut out);
             }
             Change::Appended(bytes) => {
                 out.push(3);
@@ -55,11 +55,11 @@ impl Change {
             }
             Change::Decided(upto) => {
                 out.push(4);
-                put_index(&mut out, *upto);
+                upto.put(&mut out);
             }
             Change::Restarted(base) => {
                 out.push(5);
-                put_index(&mut out, *base);
+                base.put(&mut out);
             }
         }
         (out.into(), entry)
@@ -70,11 +70,11 @@ impl Change {
         let mut reader = Reader::new(record);
         let change = match reader.u8()? {
             0 => Change::Began,
-            1 => Change::Promised(ballot(&mut reader)?),
-            2 => Change::Adopted { keep: index(&mut reader)?, entries: reader.u64()? },
+            1 => Change::Promised(Wire::take_from(&mut reader)?),
+            2 => Change::Adopted { keep: Wire::take_from(&mut reader)?, entries: reader.u64()? },
             3 => return Ok(Change::Appended(record.slice(1..))),
-            4 => Change::Decided(index(&mut reader)?),
-            5 => Change::Restarted(index(&mut reader)?),
+            4 => Change::Decided(Wire::take_from(&mut reader)?),
+            5 => Change::Restarted(Wire::take_from(&mut reader)?),
             _ => return Err(Malformed("tag of a change")),
         };
         if reader.is_empty() { Ok(change) } else { Err(Malformed("length of a change")) }
@@ -119,37 +119,25 @@ impl Durable {
     }
 }
 
-/// A stream's state between two of its changes, without its entries: where recovery can begin, once the entries up to `last` are
-/// decided and their effects are kept elsewhere, in a checkpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RecoveryPoint {
-    /// What was promised.
-    pub promised: Ballot,
-    /// Under which ballot the log was accepted.
-    pub accepted: Ballot,
-    /// The last entry of the log then. It need not have been decided then, and may have been replaced later; what matters is that
-    /// it is decided by the time that this point is used.
-    pub last: EntryIndex,
+wire! {
+    /// A stream's state between two of its changes, without its entries: where recovery can begin, once the entries up to `last` are
+    /// decided and their effects are kept elsewhere, in a checkpoint.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct RecoveryPoint: "recovery point" where RecoveryPoint::is_sound {
+        /// What was promised.
+        pub promised: Ballot,
+        /// Under which ballot the log was accepted.
+        pub accepted: Ballot,
+        /// The last entry of the log then. It need not have been decided then, and may have been replaced later; what matters is that
+        /// it is decided by the time that this point is used.
+        pub last: EntryIndex,
+    }
 }
 
 impl RecoveryPoint {
-    /// Appends `promised | accepted | last u64`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        put_ballot(out, self.promised);
-        put_ballot(out, self.accepted);
-        put_index(out, self.last);
-    }
-
-    /// Reads what [`encode`](RecoveryPoint::encode) wrote.
-    ///
-    /// # Errors
-    /// If it is something else.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<RecoveryPoint, Malformed> {
-        let (promised, accepted, last) = (ballot(reader)?, ballot(reader)?, index(reader)?);
-        if accepted > promised {
-            return Err(Malformed("a recovery point that accepted what it had not promised"));
-        }
-        Ok(RecoveryPoint { promised, accepted, last })
+    /// Nothing was accepted that had not been promised.
+    fn is_sound(&self) -> bool {
+        self.accepted <= self.promised
     }
 }
 
