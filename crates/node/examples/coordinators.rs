@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use highwater_client::{Client, Options};
+use highwater_meerkat_client::{Client, Options};
 use highwater_core::{Clock, Incarnation, Transaction};
 use highwater_node::config::{Benchmarks, Durability, NodeConfig};
 use highwater_node::library::{WITH_WORKLOADS, hosted};

@@ -477,7 +477,7 @@ fn a_clients_commit_without_what_it_writes_makes_no_record() {
 /// One wish would have every later stamp of the worker be one that no client may name, in later epochs as well.
 #[test]
 fn no_client_has_a_stamp_far_above_all_clocks() {
-    use crate::delegate::{Ask, Wish};
+    use highwater_meerkat_wire::{Ask, Wish};
     let mut trio = Trio::new(Durability::Memory);
     let client = ClientId(7);
     let wish = |id, above| Ask::Stamp { id, wish: Wish { above: Timestamp(above), late: None } }.encode();
