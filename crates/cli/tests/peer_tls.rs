@@ -10,8 +10,8 @@ use std::process::{Command, Output};
 use std::time::Instant;
 
 use highwater_core::{Durability, Fingerprint, Incarnation, Level, NodeId, Schema, Speaks};
-use highwater_meerkat_wire::frames;
 use highwater_engines::EngineKind;
+use highwater_meerkat_wire::frames;
 use highwater_node::tls::names::node_name;
 use highwater_node::tls::{ClientFiles, client_config};
 use highwater_node::transport::Channel;

@@ -94,7 +94,7 @@ const ABILITIES: Abilities = Abilities {
     disks_behind: true,
     knows_old_disks: true,
     leaderless: true,
-    client_coordinators: true,
+    client_coordinators: cfg!(feature = "delegates"),
     closures: true,
     ..Abilities::NONE
 };

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{command, config, resp_client, start_alone};
-use highwater_meerkat_client::{Client, Counts, Error, Options};
 use highwater_core::{Abort, Direction, Fingerprint, Incarnation, Library, TableId, TableSpec, Transaction};
+use highwater_meerkat_client::{Client, Counts, Error, Options};
 use highwater_meerkat_wire::Ask;
 use highwater_meerkat_wire::frames::{Hello, VERSION, WELCOME_BYTES, Welcome, prefix};
 use highwater_node::config::Benchmarks;

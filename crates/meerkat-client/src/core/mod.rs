@@ -31,8 +31,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use highwater_core::codec::Malformed;
 use highwater_core::{Epoch, Nanos, NodeId, Random, Timestamp};
-use highwater_meerkat_wire::{Ahead, Ask, Late, Tell};
 use highwater_kit::validation::quorum::Quorums;
+use highwater_meerkat_wire::{Ahead, Ask, Late, Tell};
 
 pub use proposal::Ended;
 use proposal::{Proposal, Telling};

@@ -346,7 +346,7 @@ impl Incoming {
         })
     }
 
-    /// A client that wants to coordinate: is its cluster this one, does it know its tables, and has the engine such clients?
+    /// A client that wants to coordinate: is its cluster this one, does it know its tables, and have build and engine such clients?
     fn answer_client(
         &mut self,
         now: Nanos,
@@ -397,10 +397,21 @@ impl Incoming {
     fn check_client(&self, hello: &frames::Hello) -> Result<(), String> {
         let me = &self.me;
         if hello.version != frames::VERSION {
-            return Err(format!("version: the client speaks {}, this node {}", hello.version, frames::VERSION));
+            return Err(format!(
+                "version: the client speaks {}, this node {}",
+                hello.version,
+                frames::VERSION
+            ));
         }
         if hello.cluster != Fingerprint::of_name(&me.cluster) {
             return Err(format!("cluster: this node belongs to {:?}", me.cluster));
+        }
+        if !cfg!(feature = "delegates") {
+            return Err(
+                "build: this node was built without the feature `delegates`, which has the door for \
+                        clients that coordinate"
+                    .into(),
+            );
         }
         if !me.engine.abilities().client_coordinators {
             let engine = me.engine.name();

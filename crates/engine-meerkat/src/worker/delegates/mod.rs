@@ -16,7 +16,7 @@ use highwater_kit::validation::stamps::Coordinator;
 use highwater_meerkat_wire::{Ahead, Ask, Item, Late, OwnedRange, Page, Standing, Tell, Why, Wish, borrowed};
 use highwater_seam::{ClientId, Nanos, Refusal};
 
-use super::MeerkatWorker;
+use super::{MeerkatWorker, Whom};
 use crate::shared::Seat;
 use admit::admit;
 
@@ -37,21 +37,6 @@ const HIGHEST: Timestamp = Timestamp(1 << 60);
 const FAR: u64 = 1 << 50;
 /// Nobody needs to be so many ticks ahead.
 const MOST_AHEAD: u64 = 1 << 40;
-
-/// To whom a replica says what it makes of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whom {
-    /// The same-numbered worker of a node.
-    Node(NodeId),
-    /// The client that coordinates it.
-    Client(ClientId),
-}
-
-impl From<NodeId> for Whom {
-    fn from(node: NodeId) -> Whom {
-        Whom::Node(node)
-    }
-}
 
 struct Grant {
     client: ClientId,
