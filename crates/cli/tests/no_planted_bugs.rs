@@ -30,6 +30,7 @@ fn the_binary_names_a_planted_bug_only_if_built_with_them() {
             "_engine_rolis",
             "_engine_meerkat",
             "_engine_comparisons",
+            "_meerkat_client",
             "_redis",
             "_redis_sim",
             "_sim",

@@ -10,8 +10,8 @@ use std::process::{Command, Output};
 use std::time::Instant;
 
 use highwater_core::{Durability, Fingerprint, Incarnation, Level, NodeId, Schema, Speaks};
-use highwater_engine_meerkat::delegate::wire;
 use highwater_engines::EngineKind;
+use highwater_meerkat_wire::frames;
 use highwater_node::tls::names::node_name;
 use highwater_node::tls::{ClientFiles, client_config};
 use highwater_node::transport::Channel;
@@ -304,22 +304,22 @@ fn a_certificate_makes_the_node_that_it_is_for_and_no_other() {
     plain.read_to_end(&mut answer).unwrap();
     assert!(refusal(Some(answer)).contains("wants TLS"));
     // A client that coordinates may change anything: it needs a name for that, too.
-    let hello = wire::Hello {
-        version: wire::VERSION,
+    let hello = frames::Hello {
+        version: frames::VERSION,
         number: 0,
         cluster: Fingerprint::of_name("highwater"),
         tables: Fingerprint::of_tables(&Schema::new(Vec::new()), Level::FIRST),
     };
     let refusal = |answer: Vec<u8>| {
-        let answer: [u8; wire::WELCOME_BYTES] = answer[..wire::WELCOME_BYTES].try_into().unwrap();
-        wire::Welcome::decode(&answer).unwrap().refusal.expect("it is refused")
+        let answer: [u8; frames::WELCOME_BYTES] = answer[..frames::WELCOME_BYTES].try_into().unwrap();
+        frames::Welcome::decode(&answer).unwrap().refusal.expect("it is refused")
     };
     certificates.make(&["client", "--name", "teller", "--coordinates", "highwater"]);
     for (name, why) in
         [("alice", "not for coordinator."), ("node-1", "not for coordinator."), ("teller", "engine: ")]
     {
         let answer =
-            greets_and_hears(&cluster, &certificates.files(name), &hello.encode(), wire::WELCOME_BYTES);
+            greets_and_hears(&cluster, &certificates.files(name), &hello.encode(), frames::WELCOME_BYTES);
         assert!(refusal(answer.expect("it is answered")).contains(why), "{name}");
     }
     let mut plain = TcpStream::connect(("127.0.0.1", cluster.peer_port(0))).unwrap();

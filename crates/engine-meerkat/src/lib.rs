@@ -42,7 +42,6 @@
 //! |---|---|
 //! | [`validation`](highwater_kit::validation) | transactions by themselves: timestamps, execution, marks, payloads, records, messages |
 //! | `strict` | real time |
-//! | `delegate/` | clients that coordinate their transactions themselves |
 //! | `journal` | what a replica writes to its disk, and what waits for that |
 //! | `worker/` | joins them |
 //! | `change`, `merge`, `control`, `controller/` | changes of epoch |
@@ -55,7 +54,6 @@
 pub mod change;
 mod control;
 mod controller;
-pub mod delegate;
 pub mod facts;
 mod journal;
 pub mod merge;
@@ -96,7 +94,7 @@ const ABILITIES: Abilities = Abilities {
     disks_behind: true,
     knows_old_disks: true,
     leaderless: true,
-    client_coordinators: true,
+    client_coordinators: cfg!(feature = "delegates"),
     closures: true,
     ..Abilities::NONE
 };

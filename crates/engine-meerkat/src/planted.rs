@@ -133,12 +133,6 @@ highwater_core::bugs! {
         shows: Interrupted,
         within: 2000,
     }
-    VotesOfAnyEpoch = "votes-of-any-epoch" {
-        mistake: "a client asks for votes again in the next epoch, and counts those of both",
-        breaks: "it tells its application that a transaction committed which the change of epoch ended",
-        shows: Mortal,
-        within: 2000,
-    }
 }
 
 pub use strict::{LateIsValid, VotesUnripe};

@@ -12,8 +12,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use highwater_client::{Client, Options};
 use highwater_core::{Clock, Incarnation, Transaction};
+use highwater_meerkat_client::{Client, Options};
 use highwater_node::config::{Benchmarks, Durability, NodeConfig};
 use highwater_node::library::{WITH_WORKLOADS, hosted};
 use highwater_node::{Config, Node, Signals, free_loopback_ports};

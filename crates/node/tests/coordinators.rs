@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{command, config, resp_client, start_alone};
-use highwater_client::{Client, Counts, Error, Options};
 use highwater_core::{Abort, Direction, Fingerprint, Incarnation, Library, TableId, TableSpec, Transaction};
-use highwater_engine_meerkat::delegate::Ask;
-use highwater_engine_meerkat::delegate::wire::{Hello, VERSION, WELCOME_BYTES, Welcome, prefix};
+use highwater_meerkat_client::{Client, Counts, Error, Options};
+use highwater_meerkat_wire::Ask;
+use highwater_meerkat_wire::frames::{Hello, VERSION, WELCOME_BYTES, Welcome, prefix};
 use highwater_node::config::Benchmarks;
 use highwater_node::library::{WITH_WORKLOADS, hosted};
 use highwater_node::{Config, Node, Signals};
@@ -87,7 +87,7 @@ fn transfers_go_on_and_sums_stay_exact_while_a_replica_is_killed() {
     for engine in ["meerkat", "meerkat-strict"] {
         let (config, mut nodes) = cluster(3, engine);
         let mut first = Client::connect(&WITH_WORKLOADS, options(&config)).unwrap();
-        let open = |tx: &mut highwater_client::Tx<'_>| {
+        let open = |tx: &mut highwater_meerkat_client::Tx<'_>| {
             (0..ACCOUNTS).try_for_each(|at| set(tx, &account(at), OPENING))
         };
         first.transaction(open).unwrap();
@@ -190,7 +190,7 @@ fn scans_of_many_parts_and_procedures() {
     let mut client = Client::connect(&WITH_WORKLOADS, options(&config)).unwrap();
     let table = ordered();
     for part in 0..3 {
-        let rows = |tx: &mut highwater_client::Tx<'_>| {
+        let rows = |tx: &mut highwater_meerkat_client::Tx<'_>| {
             (0..ROWS)
                 .filter(|row| row % 3 == part)
                 .try_for_each(|row| tx.put(table, &row.to_be_bytes(), &[7; 100]))

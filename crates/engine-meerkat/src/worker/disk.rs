@@ -10,8 +10,7 @@ use highwater_kit::validation::own::Vote;
 use highwater_kit::validation::record::Told;
 use highwater_seam::{LogPosition, Nanos};
 
-use super::MeerkatWorker;
-use super::delegates::Whom;
+use super::{MeerkatWorker, Whom};
 use crate::change::Ended;
 use crate::journal::{End, Kept, Record, Waits};
 use crate::shared::Report;

@@ -8,11 +8,15 @@
 //! | `replicate` | its part as a replica: validation, acceptance, outcomes |
 //! | `ripen` | votes that are withheld until their time has come |
 //! | `terminate` | its part as a backup coordinator |
-//! | `delegates` | clients that coordinate their transactions themselves |
+//! | `delegates` | clients that coordinate their transactions themselves, in builds with that feature |
 //! | `disk` | what it writes, and how it comes back |
 //! | `epochs` | pause, and the beginning of an epoch |
 
 mod coordinate;
+#[cfg(feature = "delegates")]
+mod delegates;
+#[cfg(not(feature = "delegates"))]
+#[path = "no_delegates.rs"]
 mod delegates;
 mod disk;
 mod epochs;
@@ -57,6 +61,21 @@ pub use terminate::safe;
 
 /// How long a worker that has nothing to do goes on telling others how far it is, in heartbeats.
 const RESTLESS: u32 = 3;
+
+/// To whom a replica says what it makes of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whom {
+    /// The same-numbered worker of a node.
+    Node(NodeId),
+    /// The client that coordinates it.
+    Client(ClientId),
+}
+
+impl From<NodeId> for Whom {
+    fn from(node: NodeId) -> Whom {
+        Whom::Node(node)
+    }
+}
 
 /// The same-numbered worker of another node.
 struct Peer {
@@ -575,15 +594,18 @@ impl Worker for MeerkatWorker {
         }
     }
 
+    #[cfg(feature = "delegates")]
     fn client_up(&mut self, _now: Nanos, client: ClientId) -> Result<(), Refusal> {
         self.meet_client(client);
         Ok(())
     }
 
+    #[cfg(feature = "delegates")]
     fn client_down(&mut self, now: Nanos, client: ClientId) {
         self.lose_client(now, client);
     }
 
+    #[cfg(feature = "delegates")]
     fn deliver_client(&mut self, now: Nanos, client: ClientId, message: Bytes) -> Result<(), String> {
         self.take_commands(now);
         self.hear_client(now, client, &message)

@@ -10,8 +10,7 @@ use highwater_kit::validation::record::Told;
 use highwater_kit::validation::validate::unmark;
 use highwater_seam::{Counters, Nanos};
 
-use super::MeerkatWorker;
-use super::delegates::Whom;
+use super::{MeerkatWorker, Whom};
 use crate::facts::Ended;
 use crate::journal::Waits;
 use crate::shared::Seat;

@@ -6,8 +6,7 @@ use highwater_kit::validation::record::Told;
 use highwater_kit::validation::validate::unmark;
 use highwater_seam::Nanos;
 
-use super::MeerkatWorker;
-use super::delegates::Whom;
+use super::{MeerkatWorker, Whom};
 
 /// How soon it is looked again whether votes' time has come, at the earliest: of a few, and of many.
 const LOOK_AGAIN: Nanos = 10_000;

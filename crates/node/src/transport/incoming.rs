@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use highwater_core::{Incarnation, Level, NodeId};
-use highwater_engine_meerkat::delegate::wire;
+use highwater_meerkat_wire::frames;
 use highwater_seam::Nanos;
 
 use super::Established;
@@ -82,7 +82,7 @@ pub enum Called {
 }
 
 // Both say hello in as many bytes.
-const _: () = assert!(HELLO_BYTES == wire::HELLO_BYTES);
+const _: () = assert!(HELLO_BYTES == frames::HELLO_BYTES);
 
 /// How lately a node must have been heard for another process in its name to be a mistake, and not its next life.
 const ALIVE: Nanos = 1_000_000_000;
@@ -209,7 +209,7 @@ impl Incoming {
         // What TLS has to say to that.
         caller.stream.send().ok()?;
         match <&[u8; HELLO_BYTES]>::try_from(&caller.got[..]) {
-            Ok(hello) if hello.starts_with(wire::HELLO_MAGIC) => {
+            Ok(hello) if hello.starts_with(frames::HELLO_MAGIC) => {
                 let hello = *hello;
                 self.answer_client(now, &hello, caller, poller)
             }
@@ -346,7 +346,7 @@ impl Incoming {
         })
     }
 
-    /// A client that wants to coordinate: is its cluster this one, does it know its tables, and has the engine such clients?
+    /// A client that wants to coordinate: is its cluster this one, does it know its tables, and have build and engine such clients?
     fn answer_client(
         &mut self,
         now: Nanos,
@@ -355,13 +355,13 @@ impl Incoming {
         poller: &Poller,
     ) -> Option<Called> {
         let Caller { mut stream, from, .. } = caller;
-        let Ok(hello) = wire::Hello::decode(hello) else {
+        let Ok(hello) = frames::Hello::decode(hello) else {
             self.complaints.of_stranger(now, from, "it does not speak Highwater's protocol for clients");
             return None;
         };
         let refusal = self.check_client_lock(&stream).and_then(|()| self.check_client(&hello)).err();
         let Identity { node, incarnation, streams, .. } = self.me;
-        let welcome = wire::Welcome { node, workers: streams, incarnation, refusal };
+        let welcome = frames::Welcome { node, workers: streams, incarnation, refusal };
         say(&mut stream, &welcome.encode())?;
         if let Some(reason) = welcome.refusal {
             self.complaints.of_stranger(now, from, &format!("a client that coordinates: {reason}"));
@@ -394,13 +394,24 @@ impl Incoming {
         }
     }
 
-    fn check_client(&self, hello: &wire::Hello) -> Result<(), String> {
+    fn check_client(&self, hello: &frames::Hello) -> Result<(), String> {
         let me = &self.me;
-        if hello.version != wire::VERSION {
-            return Err(format!("version: the client speaks {}, this node {}", hello.version, wire::VERSION));
+        if hello.version != frames::VERSION {
+            return Err(format!(
+                "version: the client speaks {}, this node {}",
+                hello.version,
+                frames::VERSION
+            ));
         }
         if hello.cluster != Fingerprint::of_name(&me.cluster) {
             return Err(format!("cluster: this node belongs to {:?}", me.cluster));
+        }
+        if !cfg!(feature = "delegates") {
+            return Err(
+                "build: this node was built without the feature `delegates`, which has the door for \
+                        clients that coordinate"
+                    .into(),
+            );
         }
         if !me.engine.abilities().client_coordinators {
             let engine = me.engine.name();

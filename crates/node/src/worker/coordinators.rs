@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
 use bytes::Bytes;
-use highwater_engine_meerkat::delegate::wire::{Decoder, prefix};
+use highwater_meerkat_wire::frames::{Decoder, prefix};
 use highwater_seam::{ClientId, Nanos, Worker};
 
 use super::clients::Rules;

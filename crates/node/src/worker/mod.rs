@@ -10,6 +10,10 @@
 mod arrivals;
 mod client;
 mod clients;
+#[cfg(feature = "delegates")]
+mod coordinators;
+#[cfg(not(feature = "delegates"))]
+#[path = "no_coordinators.rs"]
 mod coordinators;
 mod crowd;
 mod farewell;

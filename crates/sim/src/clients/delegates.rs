@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use highwater_checker::Status;
-use highwater_client::core::Settings;
-use highwater_client::stepped::{Done, Stepped};
 use highwater_core::{Library, NodeId, Outcome, Random};
+use highwater_meerkat_client::core::Settings;
+use highwater_meerkat_client::stepped::{Done, Stepped};
 use highwater_seam::options::MIN_TRANSACTION_BYTES;
 use highwater_seam::{ClientId, Nanos};
 

@@ -83,7 +83,7 @@ pub fn hunt_in<H: House>(
     first: u64,
     most: u64,
 ) -> (Option<Catch>, Vec<Box<Failure>>) {
-    let engine = simulated().find(|engine| engine.bugs().any(|known| known.name == bug.name));
+    let engine = simulated().find(|engine| bugs_of(*engine).any(|known| known.name == bug.name));
     let engine = engine.unwrap_or(EngineKind::Rolis);
     let mut tainted = Vec::new();
     for seed in first..first + most {
@@ -147,10 +147,16 @@ fn simulated() -> impl Iterator<Item = EngineKind> {
     EngineKind::ALL.iter().copied().filter(|engine| engine.abilities().replicates)
 }
 
+/// What may be planted in an engine's replicas, and in clients that coordinate.
+fn bugs_of(engine: EngineKind) -> impl Iterator<Item = &'static Bug> {
+    let clients = engine.abilities().client_coordinators.then_some(highwater_meerkat_client::planted::ALL);
+    engine.bugs().chain(clients.into_iter().flatten().copied())
+}
+
 /// Every bug once, in the order of the engines and their lists.
 pub fn all() -> Vec<&'static Bug> {
     let mut all: Vec<&'static Bug> = Vec::new();
-    for bug in simulated().flat_map(EngineKind::bugs) {
+    for bug in simulated().flat_map(bugs_of) {
         if all.iter().all(|known| known.name != bug.name) {
             all.push(bug);
         }
@@ -171,9 +177,9 @@ mod tests {
     #[test]
     fn every_bug_has_a_name_of_its_own() {
         for engine in EngineKind::ALL {
-            for bug in engine.bugs() {
+            for bug in bugs_of(*engine) {
                 let same = |other: &&'static Bug| other.name == bug.name;
-                assert_eq!(engine.bugs().filter(same).count(), 1, "{}", bug.name);
+                assert_eq!(bugs_of(*engine).filter(same).count(), 1, "{}", bug.name);
                 assert!(by_name(bug.name).is_some_and(|found| std::ptr::eq(found, bug)), "{}", bug.name);
             }
         }

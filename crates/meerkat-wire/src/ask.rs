@@ -18,9 +18,8 @@ use std::ops::Bound;
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::transaction::KeyRange;
-use highwater_core::{Direction, Epoch, TableId, Timestamp};
+use highwater_core::{Direction, Epoch, Nanos, TableId, Timestamp};
 use highwater_kit::validation::payload::{Payload, put_bound, take_bound};
-use highwater_seam::Nanos;
 
 /// What stamp a client wishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,7 +272,8 @@ impl Ask {
 }
 
 /// The same range, as a scan wants it.
-pub(crate) fn borrowed(range: &OwnedRange) -> KeyRange<'_> {
+#[inline]
+pub fn borrowed(range: &OwnedRange) -> KeyRange<'_> {
     (range.0.as_ref().map(Vec::as_slice), range.1.as_ref().map(Vec::as_slice))
 }
 

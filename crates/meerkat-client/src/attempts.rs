@@ -1,7 +1,7 @@
 //! Attempts of one transaction, one after the other.
 
 use highwater_core::{Nanos, Timestamp};
-use highwater_engine_meerkat::delegate::Late;
+use highwater_meerkat_wire::Late;
 
 use crate::core::Core;
 

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`Client`] | what an application has: it waits for everything it asks |
 //! | [`stepped`] | the same without threads, sockets and time, for procedures: what the simulator runs |
-//! | [`core`](mod@core) | the protocol: homes, stamps, votes, decisions. Its invariants are in [`highwater_engine_meerkat::delegate`] |
+//! | [`core`](mod@core) | the protocol: homes, stamps, votes, decisions. Its invariants are in [`highwater_meerkat_wire`] |
 //! | `net`, `remote`, `cache` | connections; reads that are waited for; reads that are known |
 
 mod attempts;
@@ -22,7 +22,7 @@ pub mod core;
 mod error;
 mod net;
 #[cfg(feature = "planted")]
-mod planted;
+pub mod planted;
 mod remote;
 pub mod stepped;
 

@@ -1,7 +1,7 @@
 //! What is known of replicas, and which one is home.
 
 use highwater_core::{Epoch, NodeId};
-use highwater_engine_meerkat::delegate::Standing;
+use highwater_meerkat_wire::Standing;
 
 use super::Core;
 

@@ -1,4 +1,4 @@
-//! The client's end of [delegation](highwater_engine_meerkat::delegate), without sockets, threads or time of its own: it is told what
+//! The client's end of [delegation](highwater_meerkat_wire), without sockets, threads or time of its own: it is told what
 //! arrives and how late it is, and says what to send.
 //!
 //! One attempt of one transaction at a time:
@@ -31,8 +31,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use highwater_core::codec::Malformed;
 use highwater_core::{Epoch, Nanos, NodeId, Random, Timestamp};
-use highwater_engine_meerkat::delegate::{Ahead, Ask, Late, Tell};
 use highwater_kit::validation::quorum::Quorums;
+use highwater_meerkat_wire::{Ahead, Ask, Late, Tell};
 
 pub use proposal::Ended;
 use proposal::{Proposal, Telling};

@@ -29,22 +29,18 @@
 //!    counts when.
 //!
 //! A client is trusted as a replica is: one that says what is not so corrupts its transactions, and others'. What it sends is checked for what could
-//! break a replica: sizes, tables, keys, timestamps ([`admit`]).
+//! break a replica: sizes, tables, keys, timestamps.
 //!
 //! | file | what |
 //! |---|---|
 //! | `ask`, `tell` | what clients say to replicas, and replicas to clients |
-//! | `admit` | whether a payload makes sense to this replica |
-//! | [`wire`] | both as a stream of bytes: greetings and frames |
-//! | `worker/delegates` | the home's part, and a replica's |
-//! | crate `highwater-client` | the client's |
+//! | [`frames`] | both as a stream of bytes: greetings and frames |
+//! | crate `highwater-meerkat-client` | the client's part |
+//! | `worker/delegates` of crate `highwater-engine-meerkat` | the home's part, and a replica's; in `admit`, whether a payload makes sense to it |
 
-mod admit;
 mod ask;
+pub mod frames;
 mod tell;
-pub mod wire;
 
-pub use admit::admit;
-pub(crate) use ask::borrowed;
-pub use ask::{Ahead, Ask, Late, OwnedRange, Wish};
+pub use ask::{Ahead, Ask, Late, OwnedRange, Wish, borrowed};
 pub use tell::{Item, Page, Standing, Tell, Why};

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use highwater_core::{Fingerprint, Level, Nanos, NodeId, Schema};
-use highwater_engine_meerkat::delegate::wire::{Decoder, Hello, VERSION, WELCOME_BYTES, Welcome, prefix};
+use highwater_meerkat_wire::frames::{Decoder, Hello, VERSION, WELCOME_BYTES, Welcome, prefix};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 

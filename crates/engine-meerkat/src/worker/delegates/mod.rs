@@ -1,5 +1,7 @@
 //! The worker's part for clients that coordinate their transactions themselves: as their home, and as any replica. See
-//! [`delegate`](crate::delegate) for the invariants.
+//! [`highwater_meerkat_wire`] for the invariants.
+
+mod admit;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -11,11 +13,12 @@ use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::own::bit;
 use highwater_kit::validation::payload::Payload;
 use highwater_kit::validation::stamps::Coordinator;
+use highwater_meerkat_wire::{Ahead, Ask, Item, Late, OwnedRange, Page, Standing, Tell, Why, Wish, borrowed};
 use highwater_seam::{ClientId, Nanos, Refusal};
 
-use super::MeerkatWorker;
-use crate::delegate::{Ahead, Ask, Item, Late, OwnedRange, Page, Standing, Tell, Why, Wish, admit, borrowed};
+use super::{MeerkatWorker, Whom};
 use crate::shared::Seat;
+use admit::admit;
 
 /// Stamps that one client may hold.
 const MOST_HELD: usize = 64;
@@ -34,21 +37,6 @@ const HIGHEST: Timestamp = Timestamp(1 << 60);
 const FAR: u64 = 1 << 50;
 /// Nobody needs to be so many ticks ahead.
 const MOST_AHEAD: u64 = 1 << 40;
-
-/// To whom a replica says what it makes of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whom {
-    /// The same-numbered worker of a node.
-    Node(NodeId),
-    /// The client that coordinates it.
-    Client(ClientId),
-}
-
-impl From<NodeId> for Whom {
-    fn from(node: NodeId) -> Whom {
-        Whom::Node(node)
-    }
-}
 
 struct Grant {
     client: ClientId,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use highwater_core::{Direction, Nanos, NodeId, TableId, Timestamp};
-use highwater_engine_meerkat::delegate::{Ask, OwnedRange, Page, Why, Wish};
+use highwater_meerkat_wire::{Ask, OwnedRange, Page, Why, Wish};
 
 use super::{Core, Stamp};
 

@@ -1,11 +1,11 @@
 //! Votes, the decision, and who is told of it: sections 5.2.2 and 5.2.3 of the paper, on the client's machine.
 
 use highwater_core::{Epoch, Nanos, NodeId, Timestamp, planted};
-use highwater_engine_meerkat::delegate::{Ahead, Ask, Late};
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::own::{Decision, Phase, Tally};
 use highwater_kit::validation::payload::Payload;
 use highwater_kit::validation::quorum::Quorums;
+use highwater_meerkat_wire::{Ahead, Ask, Late};
 
 use super::replica::bit;
 use super::{Core, Stamp};

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use highwater_core::{Epoch, NodeId, TableId, Timestamp};
-use highwater_engine_meerkat::delegate::{Ahead, Ask, Standing, Tell};
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::payload::Payload;
+use highwater_meerkat_wire::{Ahead, Ask, Standing, Tell};
 
 use super::*;
 

@@ -12,9 +12,8 @@
 
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader, put_bytes, put_varint};
-use highwater_core::{Epoch, Timestamp};
+use highwater_core::{Epoch, Nanos, Timestamp};
 use highwater_kit::validation::message::Message;
-use highwater_seam::Nanos;
 
 use super::ask::Ahead;
 

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use highwater_core::transaction::KeyRange;
 use highwater_core::{Abort, Direction, Nanos, Schema, TableId, TableSpec, Timestamp};
-use highwater_engine_meerkat::delegate::{Item, Page};
 use highwater_kit::validation::tx::Source;
+use highwater_meerkat_wire::{Item, Page};
 use highwater_store::Version;
 
 use crate::cache::{owned, rest_of};

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 use highwater_core::transaction::KeyRange;
 use highwater_core::{Abort, Direction, Schema, TableId, TableSpec, Timestamp};
-use highwater_engine_meerkat::delegate::{Item, OwnedRange, Page};
 use highwater_kit::validation::tx::Source;
+use highwater_meerkat_wire::{Item, OwnedRange, Page};
 use highwater_store::Version;
 
 use crate::core::Answer;
