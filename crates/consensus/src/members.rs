@@ -20,7 +20,7 @@ use std::fmt;
 use bytes::Bytes;
 pub use highwater_core::Voter;
 use highwater_core::codec::Malformed;
-use highwater_core::wire::{Form, List, Source, ToEnd, Wire};
+use highwater_core::wire::{Form, Kind, List, Source, ToEnd, Wire};
 use highwater_core::{Epoch, NodeId, Random, planted, wire_codec};
 
 /// The voters of one epoch.
@@ -230,9 +230,15 @@ impl Wire for Members {
         members.after_loss = Epoch(if random.one_in(2) { random.between(1, 9) } else { 0 });
         members
     }
+}
 
-    fn form() -> String {
-        "epoch u64 | voters u8 (bit 7: after_loss u64 follows) × (node u8 | incarnation u64 | contact u16 bytes) | removed u8 × (node u8 | incarnation u64)".into()
+impl Members {
+    /// Their parts, as documents describe them.
+    pub fn kinds() -> Vec<Kind> {
+        let voters = "u8 (bit 7: after_loss u64 follows) × (voter | contact u16 bytes)";
+        let fields = [("epoch", "u64"), ("voters", voters), ("removed", "u8 × voter")];
+        let fields = fields.map(|(name, form)| (name, form.to_string())).into();
+        vec![Kind { tag: None, name: "Members", fields }]
     }
 }
 

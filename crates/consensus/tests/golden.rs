@@ -5,7 +5,7 @@ use highwater_consensus::{
     Beat, ElectionMessage, Members, MembersChange, Message, PendingChange, Promise, RecoveryPoint, Tail,
     Voice,
 };
-use highwater_core::wire::golden;
+use highwater_core::wire::{described, golden};
 use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, Timestamp, Voter};
 
 const BALLOT: Ballot = Ballot { epoch: Epoch(0x0102), node: NodeId(3) };
@@ -121,4 +121,13 @@ fn what_is_kept_of_streams_is_as_it_was() {
         bytes.push(("members".into(), out));
     }
     golden(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/kept.txt"), bytes);
+}
+
+#[test]
+fn the_document_describes_them() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/internals/messages.md");
+    described(file, "stream message", &Message::kinds());
+    described(file, "election message", &ElectionMessage::kinds());
+    described(file, "parts of elections", &[Promise::kinds(), PendingChange::kinds()].concat());
+    described(file, "kept of a stream", &[Tail::kinds(), Members::kinds(), RecoveryPoint::kinds()].concat());
 }

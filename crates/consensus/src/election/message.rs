@@ -1,7 +1,7 @@
 //! What the controllers of two replicas say to each other about who leads.
 
 use highwater_core::codec::Malformed;
-use highwater_core::wire::{Form, List, Source, Wire};
+use highwater_core::wire::{Form, Kind, List, Source, Wire};
 use highwater_core::{Ballot, Epoch, Random, Timestamp, wire};
 
 use crate::{Members, Tail};
@@ -200,10 +200,6 @@ impl Wire for Promise {
         Ok(Promise { ballot, members, pending, tails, above_all, forgets: count & FORGETS != 0 })
     }
 
-    fn form() -> String {
-        "ballot (epoch u64 | node u8) | members | pending u32 × pending change | tails u16 (bit 15: forgets) × tail | above_all u64".into()
-    }
-
     fn draw(random: &mut Random) -> Promise {
         Promise {
             ballot: Wire::draw(random),
@@ -213,5 +209,21 @@ impl Wire for Promise {
             above_all: Wire::draw(random),
             forgets: Wire::draw(random),
         }
+    }
+}
+
+impl Promise {
+    /// Its parts, as documents describe them.
+    pub fn kinds() -> Vec<Kind> {
+        let tails = "u16 (bit 15: forgets) × tail";
+        let fields = [
+            ("ballot", "ballot"),
+            ("members", "members"),
+            ("pending", "u32 × pending change"),
+            ("tails", tails),
+            ("above_all", "u64"),
+        ];
+        let fields = fields.map(|(name, form)| (name, form.to_string())).into();
+        vec![Kind { tag: None, name: "Promise", fields }]
     }
 }

@@ -96,13 +96,17 @@ pub struct Kind {
     pub tag: Option<u8>,
     /// Its name in the code.
     pub name: &'static str,
-    /// Name and form of each field.
+    /// Name and form of each field; told once where they are the same word.
     pub fields: Vec<(&'static str, String)>,
 }
 
 impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let fields: Vec<String> = self.fields.iter().map(|(name, form)| format!("{name} {form}")).collect();
+        let words = |(name, form): &(&str, String)| match name == form {
+            true => form.clone(),
+            false => format!("{name} {form}"),
+        };
+        let fields: Vec<String> = self.fields.iter().map(words).collect();
         match self.tag {
             Some(tag) => write!(f, "{tag:3} {:14} {}", self.name, fields.join(" | ")),
             None => write!(f, "    {:14} {}", self.name, fields.join(" | ")),
@@ -398,6 +402,24 @@ pub fn golden(file: &str, messages: impl IntoIterator<Item = (String, Vec<u8>)>)
         assert_eq!(now, recorded);
     }
     assert_eq!(now.lines().count(), recorded.lines().count(), "as many as were recorded");
+}
+
+/// A document describes a type's kinds as they are: in the block that follows the line `<!-- name -->`. With `GOLDEN=write` the block is written instead.
+///
+/// # Panics
+/// If it does not, if there is no such line, or if the file cannot be read or written.
+pub fn described(file: &str, name: &str, kinds: &[Kind]) {
+    let text = std::fs::read_to_string(file).expect("the document can be read");
+    let marker = format!("<!-- {name} -->\n```text\n");
+    let (before, block) = text.split_once(&marker).expect("the document has a place for it");
+    let (block, after) = block.split_once("```").expect("the block ends");
+    let now: String = kinds.iter().map(|kind| format!("{}\n", kind.to_string().trim_end())).collect();
+    if std::env::var_os("GOLDEN").is_some_and(|word| word == "write") {
+        std::fs::write(file, format!("{before}{marker}{now}```{after}"))
+            .expect("the document can be written");
+    } else {
+        assert_eq!(block, now, "{file} describes {name}; GOLDEN=write puts it right");
+    }
 }
 
 #[cfg(test)]

@@ -131,9 +131,9 @@ fn kinds_are_described() {
         lines,
         [
             "  1 Range          from u64 | upto u64",
-            "  4 One            part part",
+            "  4 One            part",
             "200 Nothing        ",
-            "    Part           ballot (epoch u64 | node u8) | list u16 × u64 | lists u8 × u32 × u32 | number varint | \
+            "    Part           ballot | list u16 × u64 | lists u8 × u32 × u32 | number varint | \
              maybe option (u64 | bool) | sized u32 bytes | rest to the end",
         ]
     );

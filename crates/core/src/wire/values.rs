@@ -102,7 +102,7 @@ impl Wire for bool {
 }
 
 impl Wire for Ballot {
-    const NAME: &'static str = "(epoch u64 | node u8)";
+    const NAME: &'static str = "ballot";
 
     #[inline]
     fn put(&self, out: &mut Vec<u8>) {
@@ -121,7 +121,7 @@ impl Wire for Ballot {
 }
 
 impl Wire for Voter {
-    const NAME: &'static str = "(node u8 | incarnation u64)";
+    const NAME: &'static str = "voter";
 
     #[inline]
     fn put(&self, out: &mut Vec<u8>) {
