@@ -176,7 +176,7 @@ const TAGS: &[(&str, &str, &str, &str)] = &[
     (
         "docs/internals/log-format.md",
         "| tag | head about freshness |",
-        "crates/engine-rolis/src/probes.rs",
+        "crates/engine-rolis/src/reads/probes.rs",
         "ProbeMessage",
     ),
 ];
@@ -319,7 +319,7 @@ fn every_error_has_a_row() {
         "crates/redis/src/endings.rs",
         "crates/redis/src/modules/mod.rs",
         "crates/kit/src/sessions/mod.rs",
-        "crates/engine-rolis/src/bounded.rs",
+        "crates/engine-rolis/src/reads/bounded.rs",
     ] {
         for literal in read(path).split('"').skip(1).step_by(2) {
             let word = literal.split(' ').next().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use highwater_seam::engine::Abilities;
 
-/// See [`Rolis`](super::Rolis).
+/// See [`Rolis`](crate::Rolis).
 pub(super) const ABILITIES: Abilities = Abilities {
     replicates: true,
     members: true,

@@ -8,10 +8,10 @@ use highwater_core::{Level, NodeId, StreamId, Work};
 use highwater_seam::options::Options;
 use highwater_seam::{Counters, Nanos, Next, Outbox, Refusal};
 
-use super::health::LONG_EXECUTION;
-use super::messages::Report;
-use super::pulse::Pulse;
-use super::shared::Shared;
+use crate::members::health::LONG_EXECUTION;
+use crate::messages::Report;
+use crate::pulse::Pulse;
+use crate::shared::Shared;
 
 /// Which worker of which replica this is, and what it shares with the others.
 pub struct Context {

@@ -7,7 +7,7 @@ use highwater_core::{EntryIndex, Epoch, Level, Timestamp};
 use highwater_kit::witness::DiskWord;
 use highwater_seam::memory::Told;
 
-use super::handover::HandOverMessage;
+use crate::members::handover::HandOverMessage;
 
 /// A message between controllers. The sender's identity comes with the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,8 +200,8 @@ mod tests {
     use highwater_core::evidence::{Start, Starts};
     use highwater_core::{Incarnation, NodeId};
 
-    use super::super::handover::Word;
     use super::*;
+    use crate::members::handover::Word;
 
     #[test]
     fn control_messages_round_trip_and_garbage_is_refused() {

@@ -8,10 +8,10 @@ use highwater_consensus::Voter;
 use highwater_core::{Incarnation, NodeId, StreamId};
 use highwater_seam::{CheckpointOrder, ControlOutbox, LogPosition, Nanos};
 
-use super::control::ControlMessage;
-use super::hooks;
-use super::messages::Command;
-use super::shared::Shared;
+use crate::control::ControlMessage;
+use crate::hooks;
+use crate::messages::Command;
+use crate::shared::Shared;
 
 /// A controller's desk.
 pub struct Desk {

@@ -7,7 +7,7 @@ use highwater_consensus::Voter;
 use highwater_core::hooks::{self, CONTROL, Fact, Frequency, Point, Site};
 use highwater_core::{EntryIndex, Epoch, Incarnation, Level, NodeId, StreamId, Timestamp, planted};
 
-use super::facts::RolisFact;
+use crate::facts::RolisFact;
 
 // ---- interruptions: between two steps others may get a turn ----
 

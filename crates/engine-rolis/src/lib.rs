@@ -53,66 +53,35 @@
 #![cfg(not(loom))]
 
 mod abilities;
-mod admission;
-mod apply;
-mod birth;
-mod bounded;
-mod checked;
-mod checkpoint;
-mod confirming;
 mod context;
 pub mod control;
 mod controller;
 mod desk;
-mod disk_room;
-#[cfg(test)]
-mod ended;
-mod execute;
+mod disk;
 mod facts;
-mod feed;
-mod figures;
-mod funnel;
-mod gate;
-pub mod handover;
-mod health;
+mod follow;
 mod hooks;
-pub mod horizon;
-#[cfg(test)]
-mod idle;
 mod lead;
-mod ledger;
-mod locate;
-mod lock_waits;
+mod members;
 mod messages;
-mod opening;
-mod pending;
 #[cfg(feature = "planted")]
 pub mod planted;
-mod points;
-pub mod probes;
-mod proven;
 mod pulse;
-mod raising;
 mod readable;
 mod reads;
-mod recall;
-pub mod remains;
 mod rules;
-mod seal;
 pub mod shared;
-#[cfg(test)]
-mod skipped;
-pub mod snapshots;
-mod spares;
-mod speculation;
 mod status;
-mod stores;
-mod takeover;
+mod strawman;
 #[cfg(test)]
-mod unborn;
+mod tests;
 pub mod watermark;
 pub mod wire;
 mod worker;
+
+pub use disk::remains;
+pub use members::handover;
+pub use reads::{horizon, probes, snapshots};
 
 use std::sync::Arc;
 
@@ -127,7 +96,6 @@ use highwater_store::Store;
 
 use control::ControlMessage;
 use controller::RolisController;
-use funnel::{Funnel, FunnelWorker};
 use highwater_kit::code::{Builds, Code};
 use highwater_seam::engine::{Abilities, Engine};
 use highwater_seam::memory::Account;
@@ -136,6 +104,7 @@ use highwater_seam::options::Options;
 use highwater_seam::{Counters, Replica, Status, Worker};
 use rules::RolisRules;
 use shared::Shared;
+use strawman::funnel::{Funnel, FunnelWorker};
 use wire::Head;
 use worker::RolisWorker;
 

@@ -8,7 +8,7 @@ use highwater_kit::copy::CopyName;
 use highwater_seam::LogPosition;
 use highwater_store::Store;
 
-use super::checkpoint::{Located, Settling};
+use crate::disk::checkpoint::{Located, Settling};
 
 /// The first entry of a new epoch.
 #[derive(Clone, Debug)]
@@ -188,7 +188,7 @@ pub enum Report {
     },
     /// This worker cannot go on sending its part.
     CopyRefused(CopyName),
-    /// This stream has caught up with what an earlier process may have accepted: see [`recall`](super::recall).
+    /// This stream has caught up with what an earlier process may have accepted: see [`recall`](crate::disk::recall).
     Recalled(StreamId),
     /// A peer sent an entry of a level that this build does not read.
     Unreadable(NodeId, Level),

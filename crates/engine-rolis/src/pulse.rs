@@ -2,7 +2,7 @@
 //! due, whether what it executes goes on, since when its stream stands still, and whom it heard when.
 //!
 //! A worker stores a few plain words a turn, on cache lines of its own; the controller reads them at its heartbeats. So a
-//! heartbeat can vouch for the workers ([`super::health`]), and what travels between workers counts as a sign of life
+//! heartbeat can vouch for the workers ([`crate::members::health`]), and what travels between workers counts as a sign of life
 //! between nodes.
 
 use std::sync::Arc;

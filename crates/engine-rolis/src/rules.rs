@@ -16,7 +16,7 @@ use highwater_consensus::Voter;
 use highwater_core::{EntryIndex, Epoch, Incarnation, Level, NodeId, StreamId, Timestamp};
 use highwater_seam::observer::{EPOCHS, LOSSES, RAISES, Rules, TAKEOVERS, Teller, unknown};
 
-use super::facts::RolisFact;
+use crate::facts::RolisFact;
 
 /// What came how far in an epoch.
 #[derive(Clone, Copy, Debug)]

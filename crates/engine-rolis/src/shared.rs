@@ -13,13 +13,13 @@ use highwater_seam::options::Options;
 use highwater_seam::padded::Padded;
 use highwater_store::Store;
 
-use super::checkpoint::Resumed;
-use super::messages::{Command, Report};
-use super::proven::Proven;
-use super::pulse::Pulse;
-use super::readable::{beyond, name};
-use super::snapshots::{Offer, Rounds};
-use super::watermark::Watermark;
+use crate::disk::checkpoint::Resumed;
+use crate::messages::{Command, Report};
+use crate::pulse::Pulse;
+use crate::readable::{beyond, name};
+use crate::reads::proven::Proven;
+use crate::reads::snapshots::{Offer, Rounds};
+use crate::watermark::Watermark;
 
 /// One per replica.
 pub struct Shared {
@@ -58,7 +58,7 @@ pub struct Shared {
     pub rereads: AtomicU32,
     /// This replica's store came as a copy, or is about to, and is on no disk yet: it ends with the process.
     pub store_is_volatile: AtomicBool,
-    /// The level in use: see [`Raising`](super::raising::Raising).
+    /// The level in use: see [`Raising`](crate::members::raising::Raising).
     level: AtomicU32,
     /// Node id of the known leader plus 1; 0 if none is known.
     leader: AtomicU32,

@@ -6,7 +6,7 @@ use highwater_core::EntryIndex;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_kit::copy::CopyMessage;
 
-use super::probes::ProbeMessage;
+use crate::reads::probes::ProbeMessage;
 
 /// Index of the entry that must travel with `message`, if one must.
 pub fn carried_entry(message: &Message) -> Option<EntryIndex> {

@@ -23,7 +23,7 @@ mod facts;
 #[path = "../src/hooks.rs"]
 #[allow(dead_code, reason = "most are called where loom does not get to")]
 mod hooks;
-#[path = "../src/horizon.rs"]
+#[path = "../src/reads/horizon.rs"]
 #[allow(dead_code, reason = "the crate uses all of it")]
 mod horizon;
 #[cfg(feature = "planted")]

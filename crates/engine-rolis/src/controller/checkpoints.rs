@@ -1,4 +1,4 @@
-//! What a checkpoint means for the rest of the replica, and how it goes on from one. [`super::super::checkpoint`] has its state.
+//! What a checkpoint means for the rest of the replica, and how it goes on from one. [`crate::disk::checkpoint`] has its state.
 //!
 //! A checkpoint is given up when this replica's lead ends (what was scanned may be rolled back), and when its store is
 //! replaced. Everything else it survives. One that is being published then is published, and counts for the store that it is of only.
@@ -10,10 +10,10 @@ use highwater_core::{Durability, EntryIndex, StreamId, Timestamp};
 use highwater_kit::checkpointing::{RETRY_AFTER, Undo};
 use highwater_seam::{CheckpointNews, CheckpointOrder, LogPosition, Nanos, Resume};
 
-use super::super::checkpoint::{Contents, Located, Resumed, Settling, streams_of};
-use super::super::hooks;
-use super::super::messages::Command;
 use super::RolisController;
+use crate::disk::checkpoint::{Contents, Located, Resumed, Settling, streams_of};
+use crate::hooks;
+use crate::messages::Command;
 
 impl RolisController {
     pub(super) fn on_checkpoint_news(&mut self, now: Nanos, news: CheckpointNews) {

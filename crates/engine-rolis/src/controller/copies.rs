@@ -12,9 +12,9 @@ use highwater_kit::copy::{CopyName, RETRY_AFTER, Step, Terms};
 use highwater_seam::Nanos;
 use highwater_store::Store;
 
-use super::super::control::{ControlMessage, Granted};
-use super::super::messages::{Command, Restart};
 use super::RolisController;
+use crate::control::{ControlMessage, Granted};
+use crate::messages::{Command, Restart};
 
 /// Pause of a node that has too little memory for the data.
 const TOO_SMALL_RETRY: Nanos = 1_000_000_000;

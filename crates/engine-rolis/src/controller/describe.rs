@@ -7,10 +7,10 @@ use highwater_core::NodeId;
 use highwater_core::sync::Ordering;
 use highwater_seam::{Figure, Member, Nanos, Service, Status};
 
-use super::super::bounded::PATIENCE;
-use super::super::shared::StreamStatus;
-use super::super::status::{ACCEPTED, APPLIED, CLOSED, DECIDED, LOG_BYTES, MARK, Role};
 use super::RolisController;
+use crate::reads::bounded::PATIENCE;
+use crate::shared::StreamStatus;
+use crate::status::{ACCEPTED, APPLIED, CLOSED, DECIDED, LOG_BYTES, MARK, Role};
 
 impl RolisController {
     pub(super) fn role(&self) -> Role {

@@ -11,7 +11,7 @@
 //! *Stale.* [`Witness`](highwater_kit::witness::Witness) has the reasons.
 //!
 //! *Behind.* With [`Durability::Async`](highwater_core::Durability::Async) a voter forgets with a crash, and its promises count only with
-//! those of all voters until it has caught up ([`recall`](super::super::recall)). An epoch that was won so may have lost what was decided
+//! those of all voters until it has caught up ([`recall`](crate::disk::recall)). An epoch that was won so may have lost what was decided
 //! last; what a node holds that had no vote, before or then, is worth nothing.
 
 use std::sync::atomic::Ordering;
@@ -21,9 +21,9 @@ use highwater_core::{NodeId, StreamId};
 use highwater_kit::witness::{DiskWord, Heard};
 use highwater_seam::Nanos;
 
-use super::super::control::ControlMessage;
-use super::super::hooks;
 use super::RolisController;
+use crate::control::ControlMessage;
+use crate::hooks;
 
 /// A leader whose disk is low makes way after so many timeouts: as a rule the others' disks fill up at the same time, and then nothing is
 /// gained by it.

@@ -12,10 +12,10 @@ use highwater_seam::options::Options;
 use highwater_seam::{ControlOutbox, Controller, DiskState};
 use highwater_store::Store;
 
-use super::super::control::{ControlMessage, Granted};
-use super::super::messages::Report;
-use super::super::shared::Shared;
 use super::RolisController;
+use crate::control::{ControlMessage, Granted};
+use crate::messages::Report;
+use crate::shared::Shared;
 
 const STREAM: StreamId = StreamId(0);
 const PEER: NodeId = NodeId(2);

@@ -35,35 +35,35 @@ use highwater_seam::{
 };
 use highwater_store::Store;
 
-use super::admission::Admission;
-use super::birth::Birth;
-use super::checkpoint::Checkpointing;
-use super::control::{ControlMessage, Granted};
-use super::desk::Desk;
-use super::disk_room::DiskRoom;
-use super::funnel::Funnel;
-use super::handover::HandOver;
-use super::health::{Health, hear_streams, watch_service};
-use super::hooks;
-use super::ledger::Ledger;
-use super::messages::{Command, Report};
-use super::pulse::Pulse;
-use super::raising::{self, Raising};
-use super::remains::{Founded, Moment, Timekeeper};
-use super::shared::{Past, Shared};
-use super::stores::Stores;
-use super::takeover::{Fenced, Leadership};
+use crate::control::{ControlMessage, Granted};
+use crate::desk::Desk;
+use crate::disk::checkpoint::Checkpointing;
+use crate::disk::disk_room::DiskRoom;
+use crate::disk::remains::{Founded, Moment, Timekeeper};
+use crate::hooks;
+use crate::members::admission::Admission;
+use crate::members::birth::Birth;
+use crate::members::handover::HandOver;
+use crate::members::health::{Health, hear_streams, watch_service};
+use crate::members::ledger::Ledger;
+use crate::members::raising::{self, Raising};
+use crate::members::stores::Stores;
+use crate::members::takeover::{Fenced, Leadership};
+use crate::messages::{Command, Report};
+use crate::pulse::Pulse;
+use crate::shared::{Past, Shared};
+use crate::strawman::funnel::Funnel;
 
+mod admission;
+mod birth;
 mod checkpoints;
 mod copies;
 mod describe;
 mod disks;
-mod founding;
-mod handing;
+mod handover;
 #[cfg(test)]
 mod late;
-mod leading;
-mod membership;
+mod takeover;
 
 /// The controller of a Rolis replica.
 pub struct RolisController {

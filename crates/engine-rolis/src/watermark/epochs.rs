@@ -4,9 +4,9 @@ use highwater_consensus::Members;
 use highwater_core::sync::{MutexGuard, Ordering};
 use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp};
 
-use super::super::hooks;
 use super::Watermark;
 use super::arrival::{Arrival, Ends, Start};
+use crate::hooks;
 
 impl Watermark {
     /// The ends of epochs, as far as they are known.

@@ -45,7 +45,7 @@
 use highwater_core::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence};
 use highwater_core::{EntryIndex, Epoch, StreamId, Timestamp};
 
-use super::hooks;
+use crate::hooks;
 
 mod arrival;
 mod epochs;

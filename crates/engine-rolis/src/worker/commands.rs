@@ -5,13 +5,13 @@ use highwater_kit::copy::{Installer, Sender};
 use highwater_seam::Outbox;
 use highwater_store::{Applier, Occ};
 
-use crate::apply::Replay;
 use crate::context::Turn;
+use crate::follow::apply::Replay;
+use crate::follow::locate::{begins_too_late, locate};
 use crate::hooks;
-use crate::locate::{begins_too_late, locate};
+use crate::lead::opening::Opening;
+use crate::lead::seal::fresh_entry;
 use crate::messages::{Command, Report, Restart};
-use crate::opening::Opening;
-use crate::seal::fresh_entry;
 
 use super::{Mode, RolisWorker};
 

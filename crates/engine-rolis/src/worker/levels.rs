@@ -1,11 +1,11 @@
-//! A worker and the level in use: [`Raising`](crate::raising::Raising) has the invariant, this is the worker's part of it.
+//! A worker and the level in use: [`Raising`](crate::members::raising::Raising) has the invariant, this is the worker's part of it.
 
 use highwater_consensus::Voter;
 use highwater_core::{EntryIndex, Level, NodeId};
 use highwater_seam::{Nanos, Worker};
 
-use crate::checked::level_if_sound;
 use crate::context::Turn;
+use crate::follow::checked::level_if_sound;
 use crate::hooks;
 use crate::messages::Report;
 use crate::readable::level_of;
@@ -85,7 +85,7 @@ mod tests {
     use highwater_store::Store;
 
     use super::*;
-    use crate::seal::fresh_entry;
+    use crate::lead::seal::fresh_entry;
     use crate::shared::Shared;
     use crate::wire::Head;
     use highwater_seam::options::Options;

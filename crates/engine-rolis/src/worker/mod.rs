@@ -1,8 +1,8 @@
 //! One worker: stream *i*, its share of the execution while the node leads, its share of the applying while it follows.
 //!
 //! This folder joins the parts and no more: it knows what the worker does with its stream at the moment ([`Mode`]), carries out
-//! the controller's commands (`commands`), and hands each part what else it may touch (`turns`). [`lead`](super::lead) executes, seals and releases;
-//! [`apply`](super::apply) follows the decided log; [`reads`](super::reads) reads snapshots of it; [`copy`](highwater_kit::copy) sends
+//! the controller's commands (`commands`), and hands each part what else it may touch (`turns`). [`lead`](crate::lead) executes, seals and releases;
+//! [`apply`](crate::follow::apply) follows the decided log; [`reads`](crate::reads) reads snapshots of it; [`copy`](highwater_kit::copy) sends
 //! and receives state.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,31 +23,33 @@ use highwater_seam::{
 use highwater_store::{Applier, Occ, SnapshotTx, Store};
 
 use crate::abilities::ABILITIES;
-use crate::apply::Replay;
-use crate::bounded::Bounded;
-use crate::checked::CheckedEntry;
 use crate::context::{Context, Turn};
-use crate::feed::Feed;
-use crate::figures::Figures;
-use crate::funnel::{Entrance, Funnel};
-use crate::gate::Gate;
+use crate::disk::gate::Gate;
+use crate::disk::points::Points;
+use crate::disk::recall::Recall;
+use crate::follow::apply::Replay;
+use crate::follow::checked::CheckedEntry;
+use crate::follow::locate::begins_too_late;
 use crate::hooks;
 use crate::lead::Lead;
-use crate::locate::begins_too_late;
+use crate::lead::opening::Opening;
+use crate::lead::speculation::Speculation;
 use crate::messages::{Command, Report};
-use crate::opening::Opening;
-use crate::points::Points;
-use crate::probes::{ProbeMessage, Probes, Vouching};
 use crate::pulse::NEVER;
 use crate::reads::Reads;
-use crate::recall::Recall;
+use crate::reads::bounded::Bounded;
+use crate::reads::probes::{ProbeMessage, Probes, Vouching};
 use crate::shared::{Past, Shared};
-use crate::spares::Spares;
-use crate::speculation::Speculation;
+use crate::strawman::feed::Feed;
+use crate::strawman::funnel::{Entrance, Funnel};
 use crate::wire::{Head, carried_entry};
+use crate::worker::figures::Figures;
+use crate::worker::spares::Spares;
 
 mod commands;
+mod figures;
 mod levels;
+mod spares;
 mod turns;
 
 /// Worker *i* of a Rolis replica.
@@ -282,7 +284,7 @@ impl RolisWorker {
     }
 
     /// Whether so much waits for this node's disk that nothing more is taken: a leader's own disk may be the slowest, and what waits for it
-    /// is bounded, too. If that lasts the controller makes way ([`Health`](super::health::Health)).
+    /// is bounded, too. If that lasts the controller makes way ([`Health`](crate::members::health::Health)).
     fn is_held_by_disk(&self) -> bool {
         self.gate.unsynced_bytes() >= self.context.options().max_in_flight_bytes as u64
     }

@@ -6,13 +6,13 @@ use bytes::Bytes;
 use highwater_core::{Ballot, NodeId};
 use highwater_seam::{Endpoint, Frame, Nanos, Next};
 
-use crate::apply::Applying;
-use crate::bounded::{PATIENCE, RECHECK};
 use crate::context::{Turn, recheck};
+use crate::follow::apply::Applying;
+use crate::follow::locate::Donor;
 use crate::hooks;
-use crate::locate::Donor;
 use crate::messages::Report;
-use crate::probes::ProbeMessage;
+use crate::reads::bounded::{PATIENCE, RECHECK};
+use crate::reads::probes::ProbeMessage;
 use crate::wire::Head;
 
 use super::{Mode, RolisWorker};

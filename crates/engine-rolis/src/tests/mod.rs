@@ -1,0 +1,6 @@
+//! Workers and controllers as a whole, message by message.
+
+mod ended;
+mod idle;
+mod skipped;
+mod unborn;
