@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Durability, Epoch, NodeId, Timestamp, planted};
+use highwater_core::{Durability, Epoch, NodeId, Timestamp};
 use highwater_kit::validation::message::Message;
 use highwater_kit::validation::record::Told;
 use highwater_kit::witness::Met;
@@ -52,6 +52,7 @@ use highwater_seam::{ClientId, LogPosition, Nanos};
 
 use super::change::{Change, Ended, put_ended, put_records, take_ended, take_records};
 use super::control::{Round, put_round, take_round};
+use super::hooks;
 use super::shared::Report;
 
 /// What a controller must not forget.
@@ -346,13 +347,12 @@ impl Journal {
     pub fn after(&mut self, now: Nanos, what: Waits, always: bool) -> Option<Waits> {
         let waits = always || self.durability == Durability::Sync || self.is_behind(now);
         let waits = waits && self.synced < self.written;
-        let planted = match &what {
-            Waits::Say(..) | Waits::Tell(..) => planted!(YesUnsynced),
-            Waits::Heard(..) => planted!(HeardUnsynced),
+        let ahead = match &what {
+            Waits::Say(..) | Waits::Tell(..) => hooks::votes_unsynced(),
+            Waits::Heard(..) => hooks::hears_unsynced(),
             Waits::Report(_) => false,
         };
-        let waits = waits && !planted;
-        if waits {
+        if waits && !ahead {
             self.waits.push_back((self.written, what));
             return None;
         }

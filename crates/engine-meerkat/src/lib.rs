@@ -46,7 +46,7 @@
 //! | `worker/` | joins them |
 //! | `change`, `merge`, `control`, `controller/` | changes of epoch |
 //! | `shared` | what the threads of a replica share |
-//! | `facts`, `planted` | what an observer compares; mistakes to be caught |
+//! | `hooks`, `facts`, `planted` | what an observer is told and planted bugs change; what it compares; which bugs those are |
 
 #![allow(missing_docs, reason = "only its engines are for others")]
 #![cfg(not(loom))]
@@ -55,6 +55,7 @@ pub mod change;
 mod control;
 mod controller;
 pub mod facts;
+mod hooks;
 mod journal;
 pub mod merge;
 #[cfg(feature = "planted")]

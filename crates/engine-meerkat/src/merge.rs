@@ -25,12 +25,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use highwater_core::Timestamp;
-use highwater_core::planted;
 use highwater_kit::validation::payload::Payload;
 use highwater_kit::validation::quorum::Quorums;
 use highwater_kit::validation::record::Told;
 
 use super::change::Ended;
+use super::hooks;
 
 /// Why replies do not tell what became of a transaction. What a peer says is no reason to end a replica: more promises may tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl<'a> Known<'a> {
             let before = self.outcome.replace(outcome);
             self.contradicted |= before.is_some_and(|before| before != outcome);
         }
-        let accepted = told.accepted.filter(|_| !planted!(AcceptedForgotten));
+        let accepted = told.accepted.filter(|_| hooks::looks_at_accepted());
         let later = |(view, _): &(u32, bool)| self.accepted.is_none_or(|(latest, _)| latest < *view);
         if let Some(later) = accepted.filter(later) {
             self.accepted = Some(later);
@@ -125,7 +125,7 @@ pub fn merge(
             let candidate = known.payload.filter(|_| known.shown >= shown.max(1));
             candidate.is_some_and(|payload| {
                 let conflicts = |(at, other): &(Timestamp, &Payload)| payload.conflicts(ts, other, *at);
-                planted!(NotRevalidated) || !committed.iter().any(conflicts)
+                !hooks::revalidates() || !committed.iter().any(conflicts)
             })
         })
     };

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Durability, Epoch, NodeId, Timestamp, planted};
+use highwater_core::{Durability, Epoch, NodeId, Timestamp};
 use highwater_kit::checkpointing::{Checkpointing, Undo, Whole};
 use highwater_seam::{CheckpointNews, CheckpointOrder, DiskState, LogPosition, Nanos, Resume};
 use highwater_store::Store;
@@ -29,6 +29,7 @@ use super::forgot::{Came, came};
 use super::{MeerkatController, marks_of};
 use crate::change::Change;
 use crate::control::{Control, Memory, Standing};
+use crate::hooks;
 use crate::journal::{End, Kept, Remembered};
 use crate::shared::{Begin, Command};
 
@@ -294,7 +295,7 @@ impl MeerkatController {
         self.members = change.members.has_say(me).then(|| change.members.clone());
         if !lost && change.members.has_voter(me) {
             let ends: Vec<End> = ends.into_values().collect();
-            let forgets = self.shared.options.forgets && !planted!(ForgetfulIsWhole);
+            let forgets = self.shared.options.forgets && hooks::tells_that_it_forgot();
             let came = if forgets {
                 came(&ends, (change.epoch, change.base, change.cut.is_some()), from)
             } else {

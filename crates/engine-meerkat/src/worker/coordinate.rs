@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use highwater_core::{NodeId, Outcome, Timestamp, hooks, planted};
+use highwater_core::{NodeId, Outcome, Timestamp};
 use highwater_kit::validation::lanes::Retry;
 use highwater_kit::validation::marks::InTheWay;
 use highwater_kit::validation::message::{About, Message};
@@ -14,14 +14,10 @@ use highwater_kit::validation::validate::validate;
 use highwater_seam::{Counters, Nanos, Request};
 
 use super::MeerkatWorker;
-use super::ripen::STANDS_STILL_PACE;
 use super::together::{Behind, Ran};
-use crate::facts::Found;
+use crate::hooks;
 use crate::journal::Waits;
-use crate::shared::Seat;
 
-/// No answer is waited for longer than so many timeouts before it is asked for again.
-pub(super) const MOST_TIMEOUTS: u64 = 16;
 /// So far ahead of its clock a coordinator proposes, in ticks, because its own replica was past it already.
 const MOST_AT_HOME: u64 = 4096;
 /// No clock moves by more in a nanosecond, but by leaps.
@@ -32,9 +28,6 @@ const SLOWEST: u64 = 64;
 const BY_READING: u64 = 1 << 16;
 /// Attempts before one is proposed ahead of the clock where real time is not promised.
 const MARGIN_AFTER: u32 = 3;
-/// The shortest time in which a reply may be expected.
-const LEAST_PATIENCE: Nanos = 1_000_000;
-
 impl MeerkatWorker {
     /// Takes a request: the first attempt.
     pub(super) fn begin_own(&mut self, now: Nanos, request: &Request<'_>) {
@@ -44,23 +37,27 @@ impl MeerkatWorker {
     /// Executes it, and proposes it to the replicas.
     pub(super) fn attempt(&mut self, now: Nanos, mut asked: Asked, hint: Timestamp) {
         (asked.attempts, asked.held) = (asked.attempts + 1, false);
-        self.tx.set_as_of(self.as_of);
-        self.tx.set_room(self.cell_room());
-        self.tx.refuse_writes(self.shared.disk_full.load(Ordering::Relaxed));
+        let shared = &self.context.shared;
+        let tx = self.executor.tx();
+        tx.set_as_of(self.as_of);
+        // By so many bytes it may make the store grow.
+        tx.set_room(shared.room.load(Ordering::Relaxed));
+        tx.refuse_writes(shared.disk_full.load(Ordering::Relaxed));
         let Some(Ran { outcome, reply, joined }) = self.run_all(&asked) else {
             return self.put_off(now, asked, hint);
         };
         let hint = joined.iter().fold(hint, |hint, behind| hint.max(behind.hint));
-        let size = self.tx.size();
-        let usual = if self.shared.strict { self.lead.ticks(now, size) } else { 0 };
-        let lead = usual.max(if self.shared.strict { asked.lead } else { self.margin(asked.attempts) });
-        let advanced = self.shared.clock.advanced_by();
-        let above = self.tx.seen().max(hint);
+        let size = self.executor.tx().size();
+        let usual = if self.context.shared.strict { self.lead.ticks(now, size) } else { 0 };
+        let lead =
+            usual.max(if self.context.shared.strict { asked.lead } else { self.margin(asked.attempts) });
+        let advanced = self.context.shared.clock.advanced_by();
+        let above = self.executor.tx().seen().max(hint);
         // What one transaction needs says nothing of the others.
         let ts = if lead > usual { self.stamps.ahead(above, lead) } else { self.stamps.next(above, lead) };
         assert!(self.as_of < ts, "what is over everywhere by now is below {ts}");
-        let payload = self.tx.end(ts);
-        Counters::add(&self.counters.executed, 1 + joined.len() as u64);
+        let payload = self.executor.tx().end(ts);
+        Counters::add(&self.context.counters.executed, 1 + joined.len() as u64);
         // Of what several want together the lane is known.
         asked = if joined.is_empty() {
             asked.wants(&payload)
@@ -86,19 +83,19 @@ impl MeerkatWorker {
             }
             let hint = hint.max(way);
             self.put_back(now, joined, hint);
-            if !late && self.marks.is_writer(asked.lane, way) {
-                Counters::add(&self.counters.conflicts, 1);
+            if !late && self.rows.marks().is_writer(asked.lane, way) {
+                Counters::add(&self.context.counters.conflicts, 1);
                 (asked.attempts, asked.held) = (asked.attempts - 1, true);
                 return self.look_soon(now, asked, hint);
             }
             return self.put_off(now, asked, hint);
         }
-        Counters::add(&self.counters.log_bytes, payload.len() as u64);
+        Counters::add(&self.context.counters.log_bytes, payload.len() as u64);
         self.outcomes.open(ts);
-        let record = self.records.entry(now, self.me, ts);
+        let record = self.records.entry(now, self.context.me, ts);
         record.payload = Some(payload.clone());
         self.records.add_bytes(payload.len());
-        let vote = self.found(now, self.me, ts, looked);
+        let vote = self.found(now, self.context.me, ts, looked);
         let own = Own {
             asked,
             outcome,
@@ -107,17 +104,17 @@ impl MeerkatWorker {
             valid: 0,
             invalid: 0,
             hint: Timestamp::ZERO,
-            lead: (if self.shared.strict { lead } else { 0 }, advanced),
+            lead: (if self.context.shared.strict { lead } else { 0 }, advanced),
             phase: Phase::Validating,
             since: now,
-            again: (now + self.ask_after(0), 0),
+            again: (now + self.times.ask_after(0, self.context.options()), 0),
             counts: false,
             joined: joined.into_iter().map(|behind| behind.joined).collect(),
         };
         self.owns.add(ts, own);
         self.post.for_all(&Message { ts, about: About::Validate { payload } });
         if let Some(Vote { valid, late, hint }) = vote {
-            self.vouch(now, self.me, Message { ts, about: About::Vote { valid, late, hint } });
+            self.vouch(now, self.context.me, Message { ts, about: About::Vote { valid, late, hint } });
         }
     }
 
@@ -137,27 +134,27 @@ impl MeerkatWorker {
     fn look(&mut self, ts: Timestamp, payload: &Payload) -> Result<(), Vote> {
         self.latest = self.latest.max(ts);
         if let Some(hint) = self.is_late(ts) {
-            Counters::add(&self.cell().too_late, 1);
+            Counters::add(&self.context.cell().too_late, 1);
             return Err(Vote { valid: false, late: true, hint });
         }
-        let valid = validate(&self.marks, self.tx.latest(), payload, ts);
+        let valid = validate(self.rows.marks(), self.executor.tx().latest(), payload, ts);
         if valid.is_err() {
-            Counters::add(&self.cell().in_the_way, 1);
+            Counters::add(&self.context.cell().in_the_way, 1);
         }
         valid.map_err(|InTheWay(hint)| Vote { valid: false, late: false, hint })
     }
 
     /// What was found goes into the record, for good.
     fn found(&mut self, now: Nanos, node: NodeId, ts: Timestamp, looked: Result<(), Vote>) -> Option<Vote> {
-        let withheld = looked.is_ok() && self.shared.strict;
-        if let Some(Seat { epoch, .. }) = self.seat.as_ref().filter(|_| looked.is_ok()) {
-            hooks::tell_own(|| Found { epoch: *epoch, ts });
+        let withheld = looked.is_ok() && self.context.shared.strict;
+        if let Some(epoch) = self.sitting.epoch().filter(|_| looked.is_ok()) {
+            hooks::found(epoch, ts);
         }
         let record = self.records.entry(now, node, ts);
         record.valid = Some(looked.is_ok());
         (record.marked, record.withheld) = (looked.is_ok(), withheld);
         if withheld {
-            self.unripe.insert(ts, now);
+            self.unripe.add(ts, now);
             return None;
         }
         if looked.is_ok() {
@@ -166,19 +163,8 @@ impl MeerkatWorker {
         Some(looked.err().unwrap_or(Vote::VALID))
     }
 
-    /// Bytes by which a transaction may make the store grow.
-    fn cell_room(&self) -> u64 {
-        self.shared.room.load(Ordering::Relaxed)
-    }
-
-    /// How long a reply may take before no more are expected, and it is asked again.
-    pub(super) fn patience(&self) -> Nanos {
-        (4 * self.answer_time).clamp(LEAST_PATIENCE, self.beat().max(LEAST_PATIENCE))
-    }
-
     fn quorums(&self) -> Quorums {
-        let quorums = self.shared.quorums;
-        if planted!(MajorityIsFast) { Quorums { fast: quorums.majority, ..quorums } } else { quorums }
+        hooks::counts(self.context.shared.quorums)
     }
 
     /// A replica has said whether it found a transaction of this worker's valid.
@@ -222,12 +208,10 @@ impl MeerkatWorker {
     /// Without a promise of real time: how far ahead of its clock one is proposed that was refused again and again, in ticks. Others may read what it
     /// writes all the time, at timestamps that are as late as their clocks when it arrives: it has to be later than those, by a round trip or two.
     fn margin(&self, attempts: u32) -> u64 {
-        let (.., pace) = self.pace;
-        let ticks = |time: Nanos| self.shared.layout.ticks(time.saturating_mul(pace) / 1000);
+        let ticks = |time: Nanos| self.context.shared.layout.ticks(self.pace.units_in(time));
         match attempts.checked_sub(MARGIN_AFTER) {
-            Some(more) => {
-                (ticks(self.round_trip) << more.min(10)).min(ticks(self.shared.options.election_timeout))
-            }
+            Some(more) => (ticks(self.times.round_trip()) << more.min(10))
+                .min(ticks(self.context.options().election_timeout)),
             None => 0,
         }
     }
@@ -235,9 +219,8 @@ impl MeerkatWorker {
     /// How far ahead a transaction is proposed at most, after so many attempts, in ticks: half as long as others wait for a coordinator, and twice as
     /// far each time.
     fn most_lead(&self, attempts: u32) -> u64 {
-        let (.., pace) = self.pace;
-        let units = self.shared.options.election_timeout.saturating_mul(pace) / 1000;
-        (self.shared.layout.ticks(units) << attempts.saturating_sub(1).min(6)).max(MOST_AT_HOME)
+        let units = self.pace.units_in(self.context.options().election_timeout);
+        (self.context.shared.layout.ticks(units) << attempts.saturating_sub(1).min(6)).max(MOST_AT_HOME)
     }
 
     /// The same: how far ahead it would have had to be, in ticks.
@@ -249,16 +232,16 @@ impl MeerkatWorker {
         shown: Timestamp,
     ) -> u64 {
         // What this node's clock shows of its time, and so of some round trips. One that leapt meanwhile says nothing of that.
-        let (layout, elapsed) = (self.shared.layout, now.saturating_sub(since));
-        let shows = self.shared.clock.now();
+        let (layout, elapsed) = (self.context.shared.layout, now.saturating_sub(since));
+        let shows = self.context.shared.clock.now();
         let mut took = self.needed(ts, lead, shows);
         // One that stands still moves by what others tell alone: that is its pace, and nothing that is made up for.
         if took.saturating_sub(lead.0) < layout.ticks(elapsed / SLOWEST) {
-            lead.1 = self.shared.clock.advanced_by();
+            lead.1 = self.context.shared.clock.advanced_by();
             took = self.needed(ts, lead, shows);
         }
         let took = took.min(layout.ticks(FASTEST.saturating_mul(elapsed) + BY_READING));
-        let most = took.saturating_mul(4 * self.round_trip) / elapsed.max(1);
+        let most = took.saturating_mul(4 * self.times.round_trip()) / elapsed.max(1);
         // It had come by now: whatever clocks show, it did not take longer.
         let needed = self.needed(ts, lead, shown).min(took);
         self.lead.late(now, bytes, needed, most)
@@ -267,7 +250,7 @@ impl MeerkatWorker {
     /// From the proposal of `ts`, `lead` ticks ahead, to the moment at which a clock showed `shown`, in ticks; so far as this node's own clock
     /// was advanced meanwhile it was behind that one, and is not any more: the frame that told `shown` told the sender's clock, too.
     fn needed(&self, ts: Timestamp, (lead, advanced): (u64, u64), shown: Timestamp) -> u64 {
-        let (layout, clock) = (self.shared.layout, &self.shared.clock);
+        let (layout, clock) = (self.context.shared.layout, &self.context.shared.clock);
         let since = layout.ticks(clock.advanced_by().saturating_sub(advanced));
         (lead + layout.ticks_between(ts, shown)).saturating_sub(layout.ticks_between(shown, ts) + since)
     }
@@ -277,7 +260,7 @@ impl MeerkatWorker {
         if lead.0 == 0 {
             return took;
         }
-        let ticks = self.needed(ts, lead, self.shared.clock.now()).max(1);
+        let ticks = self.needed(ts, lead, self.context.shared.clock.now()).max(1);
         (u128::from(took) * u128::from(ticks.saturating_sub(lead.0)) / u128::from(ticks)) as Nanos
     }
 
@@ -289,19 +272,18 @@ impl MeerkatWorker {
         match own.decide(quorums, late) {
             Decision::Wait => {}
             Decision::Settle { commit, fast } => {
-                let most = self.shared.options.election_timeout;
+                let most = self.context.options().election_timeout;
                 let (lead, since, bytes) = (own.lead, own.since, own.payload.len());
                 let whole = now.saturating_sub(since).min(most);
                 // What is refused is refused when it arrives: nobody waited until its time had come. Taken for the rest of a longer time, round trips would
                 // seem ever shorter to whoever comes too late, and leads are bounded by them.
                 let took = if commit { self.round_trip_of(ts, lead, whole) } else { whole };
-                self.answer_time = (7 * self.answer_time + whole.max(1)) / 8;
-                self.round_trip = (7 * self.round_trip + took.max(1)) / 8;
-                self.lead.follow(self.round_trip);
+                self.times.decided(whole, took);
+                self.lead.follow(self.times.round_trip());
                 if commit {
                     self.lead.in_time(now, bytes);
                 }
-                let cell = self.cell();
+                let cell = self.context.cell();
                 let path = if fast { &cell.fast } else { &cell.slow };
                 Counters::add(path, 1);
                 self.settle(now, ts, commit, None);
@@ -313,8 +295,8 @@ impl MeerkatWorker {
     /// The slow path: in view 0 the coordinator is the only proposer.
     fn propose(&mut self, now: Nanos, ts: Timestamp, commit: bool) {
         assert!(!self.delegates.has_granted(ts), "{ts} is a client's: nobody else proposes in view 0");
-        let accepted = self.accept(now, self.me, ts, 0, commit);
-        let after = self.ask_after(0);
+        let accepted = self.accept(now, self.context.me, ts, 0, commit);
+        let after = self.times.ask_after(0, self.context.options());
         let own = self.owns.all.get_mut(&ts).expect("it is under way");
         if accepted.is_err() {
             own.phase = Phase::Overtaken;
@@ -323,7 +305,7 @@ impl MeerkatWorker {
         own.phase = Phase::Accepting { commit, by: 0 };
         (own.since, own.again) = (now, (now + after, 0));
         self.post.for_all(&Message { ts, about: About::Accept { view: 0, commit, payload: None } });
-        self.vouch(now, self.me, Message { ts, about: About::Accepted { view: 0 } });
+        self.vouch(now, self.context.me, Message { ts, about: About::Accepted { view: 0 } });
     }
 
     /// A replica has accepted what this worker proposed.
@@ -351,8 +333,8 @@ impl MeerkatWorker {
             return;
         }
         // Before it is removed: its own lane goes on by itself, or rests.
-        self.conclude(now, self.me, ts, commit, None);
-        let rest = (now + self.answer_time * 3 / 2, now + self.answer_time / 8);
+        self.conclude(now, self.context.me, ts, commit, None);
+        let rest = (now + self.times.answer() * 3 / 2, now + self.times.answer() / 8);
         let own = self.owns.remove(ts, commit, rest).expect("it was just there");
         if commit && !own.counts && !own.asked.reads {
             self.wake_lane(now, own.asked.lane);
@@ -371,7 +353,7 @@ impl MeerkatWorker {
     ) {
         self.outcomes.push(ts, commit, payload, known);
         if self.journal.is_sync() {
-            self.wait(now, Waits::Heard(self.me, self.outcomes.last()));
+            self.wait(now, Waits::Heard(self.context.me, self.outcomes.last()));
         }
     }
 
@@ -379,7 +361,7 @@ impl MeerkatWorker {
     pub(super) fn end(&mut self, now: Nanos, own: Own, commit: bool) {
         let Own { asked, outcome, reply, hint, joined, .. } = own;
         if !commit {
-            Counters::add(&self.cell().aborted, 1);
+            Counters::add(&self.context.cell().aborted, 1);
             let tried = |joined: Joined| {
                 let asked = Asked { attempts: joined.asked.attempts + 1, ..joined.asked };
                 Behind { joined: Joined { asked, ..joined }, hint }
@@ -388,22 +370,23 @@ impl MeerkatWorker {
             return self.put_off(now, asked, hint);
         }
         let done = outcome == Outcome::Committed;
-        let counter = if done { &self.counters.committed } else { &self.counters.rolled_back };
+        let counter =
+            if done { &self.context.counters.committed } else { &self.context.counters.rolled_back };
         Counters::add(counter, 1);
-        self.done.reply(asked.token, outcome, &reply);
+        self.answers.reply(asked.token, outcome, &reply);
         for Joined { asked, reply } in joined {
-            Counters::add(&self.counters.committed, 1);
-            self.done.reply(asked.token, Outcome::Committed, &reply);
+            Counters::add(&self.context.counters.committed, 1);
+            self.answers.reply(asked.token, Outcome::Committed, &reply);
         }
     }
 
     /// An attempt came to nothing: another one, later, unless there were too many.
     fn put_off(&mut self, now: Nanos, asked: Asked, hint: Timestamp) {
-        Counters::add(&self.counters.conflicts, 1);
+        Counters::add(&self.context.counters.conflicts, 1);
         // Marks of what is ahead of its time stand until that has come.
-        let marked = if self.shared.strict { self.answer_time } else { self.round_trip };
-        let Some(at) = asked.again(now, &self.shared.options, marked, &mut self.random) else {
-            return self.done.reply(asked.token, Outcome::Conflict, &[]);
+        let marked = if self.context.shared.strict { self.times.answer() } else { self.times.round_trip() };
+        let Some(at) = asked.again(now, self.context.options(), marked, &mut self.random) else {
+            return self.answers.reply(asked.token, Outcome::Conflict, &[]);
         };
         let at = at.max(self.time_of(now, hint));
         self.owns.lanes.put_off(Retry { at, asked, hint }, true);
@@ -411,7 +394,7 @@ impl MeerkatWorker {
 
     /// One that was refused at home for a transaction that is about to end: nobody was asked, and it is no attempt.
     pub(super) fn look_soon(&mut self, now: Nanos, asked: Asked, hint: Timestamp) {
-        let Some(at) = asked.soon(now, &self.shared.options, self.answer_time, &mut self.random) else {
+        let Some(at) = asked.soon(now, self.context.options(), self.times.answer(), &mut self.random) else {
             return self.put_off(now, asked, hint);
         };
         let at = at.max(self.time_of(now, hint));
@@ -422,22 +405,21 @@ impl MeerkatWorker {
     /// it for that: whoever meets those would be ahead as well. Where real time is not promised nobody waits, and all are above it from here on; nor where
     /// the clock stands still.
     fn time_of(&mut self, now: Nanos, hint: Timestamp) -> Nanos {
-        self.look_at_pace(now);
-        let (.., pace) = self.pace;
-        if !self.shared.strict || pace <= STANDS_STILL_PACE {
+        self.pace.look(now, &self.context.shared);
+        if !self.context.shared.strict || !self.pace.moves() {
             self.stamps.observe(hint);
             // Clocks drift apart within an epoch: who is behind goes on from what it was refused for.
-            self.shared.clock.advance_past(hint);
+            self.context.shared.clock.advance_past(hint);
             return now;
         }
-        let left = 1000 * hint.0.saturating_sub(self.shared.clock.now().0).min(1 << 40) / pace;
-        now + left.min(2 * self.shared.options.election_timeout)
+        let left = self.pace.between(self.context.shared.clock.now(), hint);
+        now + left.min(2 * self.context.options().election_timeout)
     }
 
     /// Requests that have waited for too long end, whatever they wait for.
     pub(super) fn end_waiting(&mut self, now: Nanos) {
-        while let Some(retry) = self.owns.take_over(now, &self.shared.options) {
-            self.done.reply(retry.asked.token, Outcome::Conflict, &[]);
+        while let Some(retry) = self.owns.take_over(now, self.context.options()) {
+            self.answers.reply(retry.asked.token, Outcome::Conflict, &[]);
         }
     }
 
@@ -446,17 +428,10 @@ impl MeerkatWorker {
         if self.working().is_none() {
             return;
         }
-        let patience = self.patience();
+        let patience = self.times.patience(self.context.beat());
         let late = |own: &Own| own.phase == Phase::Validating && own.since + patience <= now;
         let late: Vec<_> = self.owns.all.iter().filter(|(_, own)| late(own)).map(|(ts, _)| *ts).collect();
         late.into_iter().for_each(|ts| self.decide(now, ts, true));
-    }
-
-    /// How long an answer may take before it is asked for again, for the `times`th time: frames are lost with connections only, as a
-    /// rule, and on a slow wire whoever asks again makes it slower.
-    pub(super) fn ask_after(&self, times: u32) -> Nanos {
-        let most = MOST_TIMEOUTS * self.shared.options.election_timeout;
-        (self.beat().max(8 * self.round_trip) << times.min(8)).min(most)
     }
 
     /// Asks those again who did not answer.
@@ -465,7 +440,11 @@ impl MeerkatWorker {
         let due: Vec<Timestamp> =
             self.owns.all.iter().filter(|(_, own)| own.again.0 <= now).map(|(ts, _)| *ts).collect();
         for ts in due {
-            let after = self.owns.all.get(&ts).map_or(0, |own| self.ask_after(own.again.1 + 1));
+            let after = self
+                .owns
+                .all
+                .get(&ts)
+                .map_or(0, |own| self.times.ask_after(own.again.1 + 1, self.context.options()));
             let Some(own) = self.owns.all.get_mut(&ts) else { continue };
             own.again = (now + after, own.again.1 + 1);
             let validate = || About::Validate { payload: own.payload.clone() };
@@ -478,7 +457,8 @@ impl MeerkatWorker {
                 Phase::Overtaken => (reachable, validate()),
             };
             let message = Message { ts, about };
-            for node in (0..self.shared.options.nodes).map(NodeId).filter(|node| *node != self.me) {
+            for node in (0..self.context.options().nodes).map(NodeId).filter(|node| *node != self.context.me)
+            {
                 if silent & bit(node) != 0 {
                     self.post.for_one(node, &message);
                 }
@@ -488,7 +468,7 @@ impl MeerkatWorker {
 
     /// The connection to a replica is new: what it was asked may be lost.
     pub(super) fn ask_soon(&mut self, now: Nanos) {
-        let soon = now + self.beat();
+        let soon = now + self.context.beat();
         self.owns.all.values_mut().for_each(|own| own.again = (own.again.0.min(soon), 0));
     }
 }

@@ -2,27 +2,26 @@
 
 use std::sync::atomic::Ordering;
 
-use highwater_core::{NodeId, Timestamp, hooks, planted};
+use highwater_core::{NodeId, Timestamp};
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::own::Vote;
-use highwater_kit::validation::payload::{Payload, with_key};
+use highwater_kit::validation::payload::Payload;
 use highwater_kit::validation::record::Told;
 use highwater_kit::validation::validate::unmark;
 use highwater_seam::{Counters, Nanos};
 
 use super::{MeerkatWorker, Whom};
-use crate::facts::Ended;
+use crate::hooks;
 use crate::journal::Waits;
-use crate::shared::Seat;
 
 impl MeerkatWorker {
     pub(super) fn on_message(&mut self, now: Nanos, from: NodeId, voter: bool, message: Message) {
         let Message { ts, about } = message;
-        let node = self.shared.layout.coordinator(ts).node;
+        let node = self.context.shared.layout.coordinator(ts).node;
         let votes = self.votes();
         match about {
             About::Validate { payload } if votes && voter => self.on_validate(now, from, ts, payload),
-            About::Vote { valid, late, hint } if voter && node == self.me => {
+            About::Vote { valid, late, hint } if voter && node == self.context.me => {
                 self.on_vote(now, from, ts, Vote { valid, late, hint });
             }
             About::Accept { view, commit, payload } if votes && voter => {
@@ -33,7 +32,7 @@ impl MeerkatWorker {
                 _ => self.on_accepted_later(now, from, (node, ts), view),
             },
             About::Overtaken { view } if voter => {
-                if node == self.me {
+                if node == self.context.me {
                     self.on_overtaken(ts);
                 }
                 self.on_overtaken_by(now, (node, ts), view);
@@ -51,12 +50,9 @@ impl MeerkatWorker {
             About::HowFar => {
                 // Its clock may be far behind.
                 self.stamps.close_above(ts);
-                self.restless = super::RESTLESS;
-                self.next_beat = self.next_beat.min(now + self.beat());
-                if let Some(peer) = &mut self.peers[from.0 as usize] {
-                    // What was said of it may be lost.
-                    peer.told.0 = u64::MAX;
-                }
+                self.beat.rouse_at(now + self.context.beat());
+                // What was said of it may be lost.
+                self.peers.tell_anew(from);
             }
             // From, or to, somebody without a vote.
             _ => {}
@@ -94,16 +90,16 @@ impl MeerkatWorker {
     /// Two facts say so, of own ones as well: what is closed, and up to where records have gone. [`Records::entry`](highwater_kit::validation::record::Records::entry)
     /// asserts what follows.
     pub(super) fn is_closed(&self, node: NodeId, ts: Timestamp) -> bool {
-        if node == self.me && planted!(OwnInstalledAgain) {
+        if node == self.context.me && !hooks::closes_own() {
             return false;
         }
-        if ts <= self.gone[node.0 as usize].0 {
+        if ts <= self.gone.upto(node) {
             return true;
         }
-        if node == self.me {
+        if node == self.context.me {
             return ts <= self.closed();
         }
-        self.peers[node.0 as usize].as_ref().is_some_and(|peer| ts <= peer.closed)
+        self.peers.has_closed(node, ts)
     }
 
     fn on_accept(
@@ -114,14 +110,14 @@ impl MeerkatWorker {
         (view, commit): (u32, bool),
         payload: Option<Payload>,
     ) {
-        let node = self.shared.layout.coordinator(ts).node;
+        let node = self.context.shared.layout.coordinator(ts).node;
         if self.is_closed(node, ts) {
             return;
         }
         self.learn(now, (node, ts), payload);
         let known = self.records.get(node, ts).is_some_and(|record| record.payload.is_some());
         // Whoever proposes in a view above 0 sends what it writes along: see `terminate`.
-        if view == 0 || !commit || known || planted!(PromiseAtOnce) {
+        if view == 0 || !commit || known || hooks::promises_at_once() {
             self.consider(now, from, (node, ts), (view, commit));
         }
     }
@@ -184,10 +180,10 @@ impl MeerkatWorker {
             return Err(record.view);
         }
         assert!(record.outcome.is_none(), "{ts} is over: there is nothing to accept");
-        let whole = !commit || view == 0 || record.payload.is_some() || planted!(PromiseAtOnce);
+        let whole = !commit || view == 0 || record.payload.is_some() || hooks::promises_at_once();
         assert!(whole, "who accepts in view {view} that {ts} commits has what it writes");
         if let Some((before, decision)) = record.accepted {
-            let same = before != view || decision == commit || planted!(ViewShared);
+            let same = before != view || decision == commit || hooks::shares_views();
             assert!(same, "view {view} of {ts} has one proposal");
         }
         record.view = view;
@@ -204,24 +200,16 @@ impl MeerkatWorker {
         (ts, commit): (Timestamp, bool),
         payload: Option<Payload>,
     ) {
-        let Some(peer) = &mut self.peers[from.0 as usize] else { return };
-        if number <= peer.heard {
-            // What was said of it was lost.
-            peer.told.0 = u64::MAX;
-        }
-        // In the order of their numbers: what is missing is told again.
-        if number != peer.heard + 1 || !self.conclude(now, from, ts, commit, payload) {
+        if !self.peers.expects(from, number) || !self.conclude(now, from, ts, commit, payload) {
             return;
         }
-        if let Some(peer) = &mut self.peers[from.0 as usize] {
-            peer.heard = number;
-        }
+        self.peers.heard(from, number);
         self.wait(now, Waits::Heard(from, number));
     }
 
     /// A transaction is over elsewhere.
     fn on_over(&mut self, now: Nanos, from: NodeId, (node, ts): (NodeId, Timestamp), commit: bool) {
-        if node == self.me {
+        if node == self.context.me {
             self.settle(now, ts, commit, None);
         }
         self.terminations.over((node, ts), from, commit);
@@ -252,64 +240,50 @@ impl MeerkatWorker {
         let (payload, marked) = (record.payload.clone(), record.marked);
         if commit {
             let Some(payload) = &payload else { return false };
-            let lost = planted!(OutcomeLost) && record.valid.is_none();
-            if !lost {
+            if hooks::installs(record.valid) {
                 self.apply(payload);
             }
         }
         if let Some(payload) = &payload
             && (marked || commit)
-            && (commit || !planted!(MarksLeft))
+            && (commit || hooks::unmarks_aborted())
         {
-            unmark(&self.marks, payload, ts, commit && !planted!(RtsNotRaised));
+            unmark(self.rows.marks(), payload, ts, commit && hooks::raises_rts());
         }
         self.note(now, node, Told { outcome: Some(commit), ..Told::of(ts) });
         self.records.end(now, node, ts, commit);
         // Whoever took it over here asks no more, and tells those who have not heard.
-        self.terminations.over((node, ts), self.me, commit);
+        self.terminations.over((node, ts), self.context.me, commit);
         if let Some(payload) = payload.filter(|_| commit && !self.owns.all.contains_key(&ts)) {
             self.frees(&payload);
         }
         self.tell_client_of(node, ts, commit);
-        // A name is of one epoch: who joins is told what became of transactions of the one before.
-        if let Some(Seat { epoch, .. }) = self.seat {
-            hooks::tell_own(|| Ended { epoch, ts, commit });
+        if let Some(epoch) = self.sitting.epoch() {
+            hooks::ended(epoch, ts, commit);
         }
-        let decided = &self.cell().decided;
+        let decided = &self.context.cell().decided;
         decided.store(decided.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        self.restless = super::RESTLESS;
-        self.next_beat = self.next_beat.min(now + self.beat());
+        self.beat.rouse_at(now + self.context.beat());
         true
     }
 
     fn apply(&mut self, payload: &Payload) {
         if !payload.transaction().is_empty() {
-            let applied = self.applier.apply(payload.transaction(), Timestamp::ZERO, Timestamp::MAX);
-            applied.expect("a coordinator encodes what its own tables know");
-            Counters::add(&self.counters.applied, 1);
-            self.tell_written(payload);
-        }
-    }
-
-    /// The host wakes those who wait for it. Behind its installation: whoever looks from here on finds it.
-    fn tell_written(&mut self, payload: &Payload) {
-        if !self.tells_writes {
-            return;
-        }
-        for write in payload.writes() {
-            with_key(write.key, |key| self.done.written.push((write.table, key.into())));
+            self.rows.apply(payload);
+            Counters::add(&self.context.counters.applied, 1);
+            self.answers.written(payload);
         }
     }
 
     /// What committed, and has no record.
     pub(super) fn install(&mut self, ts: Timestamp, payload: &Payload) {
         self.apply(payload);
-        unmark(&self.marks, payload, ts, true);
+        unmark(self.rows.marks(), payload, ts, true);
     }
 
     /// A record of a transaction under way is about to be made: others must not drop, from here on, what it may be in conflict with.
     pub(super) fn announce_pending(&self, now: Nanos) {
-        let oldest = &self.cell().oldest;
+        let oldest = &self.context.cell().oldest;
         if oldest.load(Ordering::SeqCst) > now {
             oldest.store(now, Ordering::SeqCst);
         }

@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use highwater_core::{NodeId, Timestamp, planted};
+use highwater_core::{NodeId, Timestamp};
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::own::bit;
 use highwater_kit::validation::payload::Payload;
@@ -26,6 +26,7 @@ use highwater_kit::validation::quorum::Quorums;
 use highwater_seam::Nanos;
 
 use super::MeerkatWorker;
+use crate::hooks;
 
 /// Transactions that are taken over at a beat, at most.
 const MOST: usize = 64;
@@ -131,10 +132,11 @@ impl MeerkatWorker {
     /// If votes are withheld until a transaction's time has come, it is not under way for too long before: whoever takes it over has those votes
     /// taken back, and it could never commit.
     pub(super) fn terminate_overdue(&mut self, now: Nanos) {
-        let patience = (2 * self.shared.options.election_timeout).max(16 * self.round_trip);
+        let patience = self.times.overdue(self.context.options());
         if self.votes() && now > patience {
             self.terminations.1.retain(|_, until| *until > now);
-            let clock = if self.shared.strict { self.shared.clock.now() } else { Timestamp::MAX };
+            let clock =
+                if self.context.shared.strict { self.context.shared.clock.now() } else { Timestamp::MAX };
             for name in self.records.overdue(now - patience, clock, MOST) {
                 if self.terminations.1.contains_key(&name) {
                     continue;
@@ -154,31 +156,33 @@ impl MeerkatWorker {
 
     pub(super) fn take_over(&mut self, now: Nanos, name: Name) {
         let (node, ts) = name;
-        let n = u32::from(self.shared.options.nodes);
+        let n = u32::from(self.context.options().nodes);
         let record = self.records.entry(now, node, ts);
         // The next view of which this replica is the proposer.
-        let turns = (n + u32::from(self.me.0) - record.view % n) % n;
+        let turns = (n + u32::from(self.context.me.0) - record.view % n) % n;
         let view = record.view + if turns == 0 { n } else { turns };
-        let view = if planted!(ViewShared) { 1 } else { view };
+        let view = hooks::view(view);
         let open = |own: &Termination| match own.stage {
-            Stage::Preparing { promises, .. } => promises.count_ones() >= self.shared.quorums.majority,
+            Stage::Preparing { promises, .. } => {
+                promises.count_ones() >= self.context.shared.quorums.majority
+            }
             _ => false,
         };
         if self.terminations.0.get(&name).is_some_and(open) {
             // Promises leave it open, and no more have come: only a change of epoch can settle it.
-            self.cell().stuck.store(true, Ordering::Relaxed);
+            self.context.cell().stuck.store(true, Ordering::Relaxed);
         }
         let stage = Stage::Preparing { promises: 0, valid: 0, whole: 0, accepted: None };
         self.terminations.0.insert(name, Termination { view, stage, since: now });
         if let Ok(about) = self.promise(now, name, view) {
-            self.vouch(now, self.me, Message { ts, about });
+            self.vouch(now, self.context.me, Message { ts, about });
         }
         self.ask_for(name);
     }
 
     /// Asks whoever has not answered.
     fn ask_for(&mut self, name: Name) {
-        let reachable = self.reachable() & !bit(self.me);
+        let reachable = self.reachable() & !bit(self.context.me);
         let Some(own) = self.terminations.0.get(&name) else { return };
         let (silent, commits, whole) = match own.stage {
             Stage::Preparing { promises, .. } => (reachable & !promises, None, 0),
@@ -187,8 +191,8 @@ impl MeerkatWorker {
         };
         let (view, payload) =
             (own.view, self.records.get(name.0, name.1).and_then(|own| own.payload.clone()));
-        for node in (0..self.shared.options.nodes).map(NodeId).filter(|node| silent & bit(*node) != 0) {
-            let lacks = commits == Some(true) && whole & bit(node) == 0 && !planted!(PromiseAtOnce);
+        for node in (0..self.context.options().nodes).map(NodeId).filter(|node| silent & bit(*node) != 0) {
+            let lacks = commits == Some(true) && whole & bit(node) == 0 && !hooks::promises_at_once();
             let about = match commits {
                 None => About::Prepare { view },
                 Some(commit) => About::Accept { view, commit, payload: payload.clone().filter(|_| lacks) },
@@ -217,8 +221,8 @@ impl MeerkatWorker {
 
     /// Leaves a transaction to the proposer of `view` for a while: the longer, the more views came to nothing.
     fn give_way(&mut self, now: Nanos, name: Name, view: u32) {
-        let rounds = view / u32::from(self.shared.options.nodes);
-        let least = (2 * self.shared.options.election_timeout).max(16 * self.round_trip);
+        let rounds = view / u32::from(self.context.options().nodes);
+        let least = self.times.overdue(self.context.options());
         let most = least << rounds.min(4);
         let until = now + least + self.random.below(most);
         self.terminations.1.insert(name, until);
@@ -248,14 +252,14 @@ impl MeerkatWorker {
             }
             Err(view) => About::Overtaken { view },
         };
-        if planted!(PromiseAtOnce) {
+        if hooks::promises_at_once() {
             return self.post.for_one(from, &Message { ts, about });
         }
         self.vouch(now, from, Message { ts, about });
     }
 
     pub(super) fn on_promise(&mut self, now: Nanos, from: NodeId, name: Name, view: u32, promised: Promised) {
-        let quorums = self.shared.quorums;
+        let quorums = self.context.shared.quorums;
         let (found_valid, latest, its_payload) = promised;
         let (node, ts) = name;
         if self.is_closed(node, ts) || self.records.get(node, ts).is_none_or(|own| own.outcome.is_some()) {
@@ -286,7 +290,7 @@ impl MeerkatWorker {
         let own = self.terminations.0.get_mut(&name).expect("it was just there");
         own.stage = Stage::Accepting { commit, by: 0, whole };
         self.ask_for(name);
-        self.vouch(now, self.me, Message { ts, about: About::Accepted { view } });
+        self.vouch(now, self.context.me, Message { ts, about: About::Accepted { view } });
         self.go_on_with(now, name);
     }
 
@@ -301,12 +305,12 @@ impl MeerkatWorker {
     /// What follows from what is known of a transaction that was taken over.
     pub(super) fn go_on_with(&mut self, now: Nanos, name: Name) {
         let (node, ts) = name;
-        if self.is_closed(node, ts) || node == self.me && ts <= self.closed() {
+        if self.is_closed(node, ts) || node == self.context.me && ts <= self.closed() {
             // It is over everywhere.
             self.terminations.0.remove(&name);
             return;
         }
-        let majority = self.shared.quorums.majority;
+        let majority = self.context.shared.quorums.majority;
         let known = self.records.get(node, ts).and_then(|record| record.outcome);
         let Some(own) = self.terminations.0.get_mut(&name) else { return };
         match own.stage {
@@ -319,7 +323,7 @@ impl MeerkatWorker {
             _ => {}
         }
         let Stage::Telling { commit, heard } = own.stage else { return };
-        if node == self.me {
+        if node == self.context.me {
             self.settle(now, ts, commit, None);
         }
         if known.is_none() && !self.conclude(now, node, ts, commit, None) {
@@ -329,7 +333,7 @@ impl MeerkatWorker {
         }
         let payload = self.records.get(node, ts).and_then(|record| record.payload.clone());
         let others: Vec<NodeId> =
-            self.seat.as_ref().map(|seat| seat.others(self.me).collect()).unwrap_or_default();
+            self.sitting.seat().map(|seat| seat.others(self.context.me).collect()).unwrap_or_default();
         let silent: Vec<NodeId> = others.into_iter().filter(|node| heard & bit(*node) == 0).collect();
         if silent.is_empty() {
             self.terminations.0.remove(&name);
@@ -338,7 +342,7 @@ impl MeerkatWorker {
         let about = About::Settle { commit, payload: payload.filter(|_| commit) };
         let message = Message { ts, about };
         for node in silent {
-            if self.connected(node) {
+            if self.peers.is_connected(node) {
                 self.post.for_one(node, &message);
             }
         }
@@ -354,7 +358,7 @@ impl MeerkatWorker {
         payload: Option<Payload>,
     ) {
         let (node, ts) = name;
-        if node == self.me && (self.owns.all.contains_key(&ts) || self.delegates.has_granted(ts)) {
+        if node == self.context.me && (self.owns.all.contains_key(&ts) || self.delegates.has_granted(ts)) {
             self.settle(now, ts, commit, payload.clone());
         }
         if self.conclude(now, node, ts, commit, payload) {

@@ -7,7 +7,7 @@ mod clients;
 mod named;
 mod together;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
 
 use highwater_core::{
@@ -208,7 +208,7 @@ impl Trio {
                 trio.at(node).peer_up(0, other, life(other), Levels::default());
             }
             trio.turn(node, 0);
-            trio.at(node).shared.set_open(Some(Epoch(1)));
+            trio.at(node).context.shared.set_open(Some(Epoch(1)));
         }
         // They meet; what is said then comes.
         for _ in 0..3 {
@@ -362,8 +362,8 @@ fn no_late_message_makes_a_record_of_what_is_closed() {
         for to in [A, B, C] {
             let mut trio = Trio::new(Durability::Memory);
             let (ts, ..) = trio.taken_over_while_it_commits();
-            trio.at(A).tx.open();
-            let payload = trio.at(A).tx.end(ts);
+            trio.at(A).executor.tx().open();
+            let payload = trio.at(A).executor.tx().end(ts);
             let some = Some(payload.clone());
             let about = match late {
                 0 => About::Validate { payload },
@@ -472,7 +472,7 @@ fn who_comes_back_leaves_out_what_a_change_cut_that_it_had_not_begun() {
         trio.ask(A, MS, b"k");
         let payload = trio.at(A).records.tell()[0].payload.clone();
         let mut worker = replica(options(B, 1, Durability::Async), Clock::counter(), false).remove(0);
-        let first = worker.shared.commands[0].take().pop_front().expect("the first change");
+        let first = worker.context.shared.commands[0].take().pop_front().expect("the first change");
         let Command::Begin(first) = first else { panic!("it begins") };
         let told = Told { outcome: Some(true), payload, ..Told::of(Timestamp(1600)) };
         let began = Written::Began { epoch: Epoch(1), afresh: false, cut: None, ended: Vec::new() };
@@ -487,8 +487,8 @@ fn who_comes_back_leaves_out_what_a_change_cut_that_it_had_not_begun() {
         };
         let cut = Some(Timestamp(at));
         let second = Change { epoch: Epoch(2), base: Timestamp(3000), cut, ..(**change).clone() };
-        worker.shared.commands[0].put(begin((**change).clone(), true));
-        worker.shared.commands[0].put(begin(second, false));
+        worker.context.shared.commands[0].put(begin((**change).clone(), true));
+        worker.context.shared.commands[0].put(begin(second, false));
         worker.take_commands(MS);
         let mut latest = highwater_store::Latest::new(store.clone());
         let version = latest.get(TABLE, b"k").expect("it is read");

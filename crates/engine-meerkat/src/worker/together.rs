@@ -11,8 +11,7 @@ use highwater_core::{Outcome, Timestamp};
 use highwater_kit::validation::lanes::Retry;
 use highwater_kit::validation::own::{Asked, Joined};
 use highwater_kit::validation::payload::Payload;
-use highwater_kit::validation::tx::execute;
-use highwater_seam::{Nanos, Request};
+use highwater_seam::Nanos;
 
 use super::MeerkatWorker;
 
@@ -42,40 +41,35 @@ pub(super) struct Behind {
 impl MeerkatWorker {
     /// Executes a request, and behind it those that wait for the same. `None`: a conflict already.
     pub(super) fn run_all(&mut self, asked: &Asked) -> Option<Ran> {
-        let outcome = self.run(asked)?;
+        let outcome = self.executor.run(asked)?;
         // Not while it cannot stand here: all of them would be executed for nothing.
-        let joins = asked.joins() && outcome == Outcome::Committed && !self.marks.is_written(asked.lane);
-        let reply = self.reply.clone();
+        let joins =
+            asked.joins() && outcome == Outcome::Committed && !self.rows.marks().is_written(asked.lane);
+        let reply = self.executor.reply();
         if !joins {
             return Some(Ran { outcome, reply, joined: Vec::new() });
         }
         if let Some(joined) = self.run_behind(asked.lane) {
             return Some(Ran { outcome, reply, joined });
         }
-        let outcome = self.run(asked)?;
-        Some(Ran { outcome, reply: self.reply.clone(), joined: Vec::new() })
-    }
-
-    fn run(&mut self, asked: &Asked) -> Option<Outcome> {
-        let Asked { token, procedure, session, .. } = *asked;
-        let request = Request { session, ..Request::new(token, procedure, &asked.args) };
-        execute(&self.registry, &mut self.tx, &request, &mut self.reply)
+        let outcome = self.executor.run(asked)?;
+        Some(Ran { outcome, reply: self.executor.reply(), joined: Vec::new() })
     }
 
     /// Goes on with the transaction that is open. `None`: one of those that wait cannot; they wait again, and the transaction is no good.
     fn run_behind(&mut self, lane: u64) -> Option<Vec<Behind>> {
         let mut all = Vec::new();
-        while all.len() + 1 < MOST_TOGETHER && self.tx.size() < MOST_BYTES {
+        while all.len() + 1 < MOST_TOGETHER && self.executor.tx().size() < MOST_BYTES {
             let Some(Retry { at, asked, hint }) = self.owns.lanes.take_behind(lane) else { break };
-            self.tx.join();
-            let ran = self.run(&asked);
-            if ran != Some(Outcome::Committed) || !self.tx.is_whole() {
+            self.executor.tx().join();
+            let ran = self.executor.run(&asked);
+            if ran != Some(Outcome::Committed) || !self.executor.tx().is_whole() {
                 let asked = Asked { alone: true, ..asked };
                 self.owns.lanes.put_off(Retry { at, asked, hint }, false);
                 all.into_iter().for_each(|behind| self.wait_again(at, behind));
                 return None;
             }
-            all.push(Behind { joined: Joined { asked, reply: self.reply.clone() }, hint });
+            all.push(Behind { joined: Joined { asked, reply: self.executor.reply() }, hint });
         }
         Some(all)
     }
@@ -94,7 +88,7 @@ impl MeerkatWorker {
 
     /// Another attempt of one that was put off, unless what it was refused for is in its way yet, or something like that: then it is not even executed.
     pub(super) fn try_again(&mut self, now: Nanos, Retry { asked, hint, .. }: Retry) {
-        match asked.held && self.marks.is_written(asked.lane) {
+        match asked.held && self.rows.marks().is_written(asked.lane) {
             true => self.look_soon(now, asked, hint),
             false => self.attempt(now, asked, hint),
         }
@@ -110,9 +104,9 @@ impl MeerkatWorker {
     /// Those that wait for what has become free in this turn go on soon, unless it is taken again.
     pub(super) fn wake(&mut self, now: Nanos) {
         for lane in std::mem::take(&mut self.woken) {
-            if !self.marks.is_written(lane) {
+            if !self.rows.marks().is_written(lane) {
                 // All who wait for it hear it at about the same time.
-                let at = now + self.random.below(self.answer_time / 2 + 1);
+                let at = now + self.random.below(self.times.answer() / 2 + 1);
                 self.wake_lane(at, lane);
             }
         }
@@ -120,7 +114,7 @@ impl MeerkatWorker {
 
     pub(super) fn wake_lane(&mut self, at: Nanos, lane: u64) {
         // Where real time is promised nobody is proposed far ahead for what another one was.
-        let come = if self.shared.strict { self.shared.clock.now() } else { Timestamp::MAX };
+        let come = if self.context.shared.strict { self.context.shared.clock.now() } else { Timestamp::MAX };
         self.owns.lanes.wake(lane, at, |hint| hint <= come);
     }
 }

@@ -8,16 +8,15 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use highwater_core::{Abort, Direction, Epoch, NodeId, TableId, Timestamp, planted};
+use highwater_core::{Abort, Direction, Epoch, NodeId, TableId, Timestamp};
 use highwater_kit::validation::message::{About, Message};
 use highwater_kit::validation::own::bit;
 use highwater_kit::validation::payload::Payload;
-use highwater_kit::validation::stamps::Coordinator;
 use highwater_meerkat_wire::{Ahead, Ask, Item, Late, OwnedRange, Page, Standing, Tell, Why, Wish, borrowed};
 use highwater_seam::{ClientId, Nanos, Refusal};
 
 use super::{MeerkatWorker, Whom};
-use crate::shared::Seat;
+use crate::hooks;
 use admit::admit;
 
 /// Stamps that one client may hold.
@@ -118,28 +117,28 @@ impl MeerkatWorker {
         self.delegates.strangers.remove(&client);
         let its = self.delegates.granted.iter_mut().filter(|(_, grant)| grant.client == client);
         its.for_each(|(_, grant)| grant.abandoned = true);
-        self.next_beat = self.next_beat.min(now + self.beat());
+        self.beat.soon(now + self.context.beat());
     }
 
     /// How this replica stands.
     fn standing(&self) -> Standing {
-        let options = &self.shared.options;
-        let epoch = self.seat.as_ref().map_or(Epoch(0), |seat| seat.epoch);
+        let options = self.context.options();
+        let epoch = self.sitting.epoch().unwrap_or_default();
         let voters = self
-            .seat
-            .as_ref()
+            .sitting
+            .seat()
             .map_or(0, |seat| seat.members.voters.iter().fold(0, |all, (node, _)| all | bit(*node)));
         Standing {
             epoch,
             serves: self.works_for_clients().is_some(),
-            strict: self.shared.strict,
+            strict: self.context.shared.strict,
             voters,
             nodes: options.nodes,
             workers: options.workers,
             beat: options.heartbeat,
             timeout: options.election_timeout,
-            room: self.shared.room.load(Ordering::Relaxed),
-            disk_full: self.shared.disk_full.load(Ordering::Relaxed),
+            room: self.context.shared.room.load(Ordering::Relaxed),
+            disk_full: self.context.shared.disk_full.load(Ordering::Relaxed),
         }
     }
 
@@ -168,7 +167,7 @@ impl MeerkatWorker {
 
     /// What this replica says to a transaction of a client's.
     pub(super) fn tell_about(&mut self, client: ClientId, message: Message) {
-        let Some(Seat { epoch, .. }) = self.seat else { return };
+        let Some(epoch) = self.sitting.epoch() else { return };
         self.delegates.tell(client, &Tell::About { epoch, message });
     }
 
@@ -205,8 +204,8 @@ impl MeerkatWorker {
             }
             Ask::Validate { epoch, ts, payload } => {
                 let Some(node) = self.meant(client, epoch, ts)? else { return Ok(()) };
-                let most = self.shared.options.max_transaction_bytes;
-                admit(self.store.schema(), &payload, ts, most + 64)?;
+                let most = self.context.options().max_transaction_bytes;
+                admit(self.rows.store().schema(), &payload, ts, most + 64)?;
                 if self.may_ask(now, client, node, ts) {
                     self.records.entry(now, node, ts).client = Some(client);
                     self.validate(now, Whom::Client(client), (node, ts), payload);
@@ -216,7 +215,7 @@ impl MeerkatWorker {
             Ask::Accept { epoch, ts, commit } => {
                 let Some(node) = self.meant(client, epoch, ts)? else { return Ok(()) };
                 let before = self.records.get(node, ts).and_then(|record| record.accepted);
-                if before == Some((0, !commit)) && !planted!(HomeProposes) {
+                if before == Some((0, !commit)) && !hooks::home_proposes() {
                     return Err(format!("{ts} has one proposal in view 0"));
                 }
                 if self.may_ask(now, client, node, ts) {
@@ -228,7 +227,12 @@ impl MeerkatWorker {
             Ask::Decided { epoch, ts, commit, voted, payload } => {
                 let Some(node) = self.meant(client, epoch, ts)? else { return Ok(()) };
                 if let Some(payload) = &payload {
-                    admit(self.store.schema(), payload, ts, self.shared.options.max_transaction_bytes + 64)?;
+                    admit(
+                        self.rows.store().schema(),
+                        payload,
+                        ts,
+                        self.context.options().max_transaction_bytes + 64,
+                    )?;
                 }
                 let known = self.records.get(node, ts).and_then(|record| record.outcome);
                 if known.is_some_and(|known| known != commit) {
@@ -242,15 +246,17 @@ impl MeerkatWorker {
 
     /// Whether nobody means a timestamp: what is granted above it, and every later epoch, would come near the end of all timestamps.
     fn is_far(&self, ts: Timestamp) -> bool {
-        let now = self.shared.clock.now().max(self.shared.installed());
+        let now = self.context.shared.clock.now().max(self.context.shared.installed());
         ts >= HIGHEST || ts.0 > now.0.saturating_add(FAR)
     }
 
     /// Whose transaction it is about, if it is one of this epoch: else the client is told which one it is. An error: of no coordinator whose
     /// transactions this worker has to do with.
     fn meant(&mut self, client: ClientId, epoch: Epoch, ts: Timestamp) -> Result<Option<NodeId>, String> {
-        let coordinator = self.shared.layout.coordinator(ts);
-        if coordinator.worker != self.at || coordinator.node.0 >= self.shared.options.nodes || self.is_far(ts)
+        let coordinator = self.context.shared.layout.coordinator(ts);
+        if coordinator.worker != self.context.at
+            || coordinator.node.0 >= self.context.options().nodes
+            || self.is_far(ts)
         {
             return Err(format!("{ts} is no stamp of this worker's"));
         }
@@ -258,7 +264,7 @@ impl MeerkatWorker {
             self.delegates.strangers.insert(client);
             return Ok(None);
         }
-        let seat = self.seat.as_ref().expect("it works in an epoch");
+        let seat = self.sitting.seat().expect("it works in an epoch");
         if !seat.members.voters.iter().any(|(node, _)| *node == coordinator.node) {
             return Err(format!("{} grants no stamps in {epoch}", coordinator.node));
         }
@@ -267,11 +273,11 @@ impl MeerkatWorker {
 
     /// Whether a client's transaction is not over, and its own: else it is told what is known of it.
     fn may_ask(&mut self, now: Nanos, client: ClientId, node: NodeId, ts: Timestamp) -> bool {
-        let its = node != self.me || self.delegates.holds(client, ts);
+        let its = node != self.context.me || self.delegates.holds(client, ts);
         if its && !self.is_closed(node, ts) {
             return true;
         }
-        let epoch = self.seat.as_ref().map_or(Epoch(0), |seat| seat.epoch);
+        let epoch = self.sitting.epoch().unwrap_or_default();
         let tell = match self.records.get(node, ts).map(|record| record.outcome) {
             Some(Some(commit)) => {
                 Tell::About { epoch, message: Message { ts, about: About::Over { commit } } }
@@ -301,12 +307,12 @@ impl MeerkatWorker {
         } else if self.delegates.out_bytes >= MOST_TOLD_BYTES {
             Tell::Refused { id, why: Why::Busy }
         } else if value {
-            let found = self.tx.latest().get(table, key).map_err(no_such)?;
+            let found = self.executor.tx().latest().get(table, key).map_err(no_such)?;
             let bytes = Bytes::copy_from_slice(found.value.unwrap_or_default());
             let (as_of, live) = (self.as_of, found.value.is_some());
             Tell::Value { id, as_of, version: found.ts, live, value: bytes }
         } else {
-            let (version, live) = self.tx.latest().version(table, key).map_err(no_such)?;
+            let (version, live) = self.executor.tx().latest().version(table, key).map_err(no_such)?;
             Tell::Value { id, as_of: self.as_of, version, live, value: Bytes::new() }
         };
         self.delegates.tell(client, &tell);
@@ -329,7 +335,7 @@ impl MeerkatWorker {
             return Ok(());
         }
         let (mut page, mut bytes, most) = (Page::default(), 0, most.clamp(1, PAGE_ITEMS) as usize);
-        let scanned = self.tx.latest().scan(table, borrowed(range), direction, |key, version| {
+        let scanned = self.executor.tx().latest().scan(table, borrowed(range), direction, |key, version| {
             if page.items.len() >= most || bytes >= PAGE_BYTES {
                 page.more = true;
                 return ControlFlow::Break(());
@@ -383,15 +389,15 @@ impl MeerkatWorker {
             Err(Refusal::Busy) => return Ok(Err(Why::Busy)),
             Err(_) => return Ok(Err(Why::NotServing)),
         }
-        let options = &self.shared.options;
+        let options = self.context.options();
         let full = self.delegates.clients.get(&client).is_none_or(|held| *held >= MOST_HELD)
             || self.delegates.granted() >= options.max_in_flight_requests
             || self.outcomes.bytes() >= options.log_retain_bytes;
         if full {
             return Ok(Err(Why::Busy));
         }
-        let ahead = if self.shared.strict { self.lead_of_next(now, late) } else { 0 };
-        let lead = Ahead { ahead, advanced: self.shared.clock.advanced_by(), since: now };
+        let ahead = if self.context.shared.strict { self.lead_of_next(now, late) } else { 0 };
+        let lead = Ahead { ahead, advanced: self.context.shared.clock.advanced_by(), since: now };
         let ts = self.stamps.next(above, ahead);
         self.outcomes.open(ts);
         let before = self.delegates.granted.insert(ts, Grant { client, lead, abandoned: false });
@@ -405,24 +411,24 @@ impl MeerkatWorker {
     /// How far ahead of the clock the next stamp is: as far as it takes of late, and this client's attempt before would have had to be.
     fn lead_of_next(&mut self, now: Nanos, late: Option<Late>) -> u64 {
         let usual = self.lead.ticks(now, 0);
-        let me = Coordinator { node: self.me, worker: self.at };
+        let me = self.context.coordinator();
         let Some(Late { ts, shown, lead, bytes }) = late else { return usual };
-        if self.shared.layout.coordinator(ts) != me || lead.since > now || lead.ahead > MOST_AHEAD {
+        if self.context.shared.layout.coordinator(ts) != me || lead.since > now || lead.ahead > MOST_AHEAD {
             return usual;
         }
         // What the client tells is a clock's reading, as in a frame.
-        self.shared.clock.advance_past(shown);
+        self.context.shared.clock.advance_past(shown);
         let proposed = ((lead.ahead, lead.advanced), lead.since, bytes as usize);
         self.lead_for(now, ts, proposed, shown).max(usual)
     }
 
     /// A client gives a stamp back that it used nowhere. One that was proposed here is not believed: it is ended as any other.
     fn take_back_stamp(&mut self, client: ClientId, epoch: Epoch, ts: Timestamp) {
-        let same = self.seat.as_ref().is_some_and(|seat| seat.epoch == epoch);
+        let same = self.sitting.epoch() == Some(epoch);
         if !same || !self.delegates.holds(client, ts) {
             return;
         }
-        if self.records.get(self.me, ts).is_some() {
+        if self.records.get(self.context.me, ts).is_some() {
             if let Some(grant) = self.delegates.granted.get_mut(&ts) {
                 grant.abandoned = true;
             }
@@ -440,7 +446,7 @@ impl MeerkatWorker {
         commit: bool,
         (payload, voted): (Option<Payload>, u32),
     ) {
-        if node != self.me {
+        if node != self.context.me {
             let record = self.records.get(node, ts);
             if commit && payload.is_none() && record.is_none_or(|record| record.payload.is_none()) {
                 // What it writes is not known here, and nothing can be done without: who knows it says so. A record of it would be nobody's,
@@ -474,11 +480,11 @@ impl MeerkatWorker {
         else {
             return;
         };
-        if self.shared.strict {
+        if self.context.shared.strict {
             let took = self.round_trip_of(ts, (*ahead, *advanced), now.saturating_sub(*since)) / 2;
-            let most = self.shared.options.election_timeout;
-            self.round_trip = (7 * self.round_trip + took.clamp(1, most)) / 8;
-            self.lead.follow(self.round_trip);
+            let most = self.context.options().election_timeout;
+            self.times.took(took.clamp(1, most));
+            self.lead.follow(self.times.round_trip());
         }
     }
 
@@ -493,12 +499,12 @@ impl MeerkatWorker {
         assert!(self.outcomes.is_open(ts), "a stamp is open until its outcome was heard");
         if let Some(grant) = self.delegates.granted.get(&ts) {
             let client = grant.client;
-            self.records.entry(now, self.me, ts).client.get_or_insert(client);
+            self.records.entry(now, self.context.me, ts).client.get_or_insert(client);
         }
-        if !self.conclude(now, self.me, ts, commit, payload) {
+        if !self.conclude(now, self.context.me, ts, commit, payload) {
             return;
         }
-        let known = self.records.get(self.me, ts).and_then(|record| record.payload.clone());
+        let known = self.records.get(self.context.me, ts).and_then(|record| record.payload.clone());
         let payload = known.unwrap_or_else(|| Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), &[]));
         self.delegates.remove(ts);
         self.push_outcome(now, ts, commit, (payload, voted));
@@ -510,19 +516,19 @@ impl MeerkatWorker {
         if !self.votes() || self.delegates.granted() == 0 {
             return;
         }
-        let patience = HELD_TIMEOUTS * self.shared.options.election_timeout;
+        let patience = HELD_TIMEOUTS * self.context.options().election_timeout;
         let over = |grant: &Grant| grant.abandoned || grant.lead.since + patience <= now;
         let abandoned = self.delegates.granted.iter().filter(|(_, grant)| over(grant)).map(|(ts, _)| *ts);
-        let me = self.me;
+        let me = self.context.me;
         let abandoned: Vec<Timestamp> =
             abandoned.filter(|ts| !self.terminations.has((me, *ts))).take(MOST_ENDED).collect();
         for ts in abandoned {
-            if planted!(GoneIsClosed) {
+            if hooks::closes_abandoned() {
                 self.outcomes.unopen(ts);
                 self.delegates.remove(ts);
                 continue;
             }
-            if planted!(HomeProposes) {
+            if hooks::home_proposes() {
                 self.propose_for_client(now, ts);
                 continue;
             }
@@ -532,7 +538,7 @@ impl MeerkatWorker {
 
     /// What must not be: the home proposes in view 0, too.
     fn propose_for_client(&mut self, now: Nanos, ts: Timestamp) {
-        if self.accept(now, self.me, ts, 0, false).is_ok() {
+        if self.accept(now, self.context.me, ts, 0, false).is_ok() {
             self.post
                 .for_all(&Message { ts, about: About::Accept { view: 0, commit: false, payload: None } });
             self.settle_granted(now, ts, false, (None, 0));
@@ -545,7 +551,7 @@ impl MeerkatWorker {
             if let Some(held) = self.delegates.clients.get_mut(&client) {
                 *held -= 1;
             }
-            let known = self.records.get(self.me, ts).and_then(|record| record.outcome);
+            let known = self.records.get(self.context.me, ts).and_then(|record| record.outcome);
             let commit = known.unwrap_or(false);
             self.tell_about(client, Message { ts, about: About::Over { commit } });
         }

@@ -72,14 +72,14 @@ impl Timed {
     fn ahead(&mut self, node: NodeId) -> u64 {
         let worker = self.trio.at(node);
         let last = worker.owns.all.last_key_value().map_or(Timestamp::ZERO, |(ts, _)| *ts);
-        last.0.saturating_sub(worker.shared.clock.now().0)
+        last.0.saturating_sub(worker.context.shared.clock.now().0)
     }
 
     /// Has the next proposals of a node be ahead.
     fn lead(&mut self, node: NodeId, by: Nanos) {
         let now = self.now;
         let worker = self.trio.at(node);
-        let ticks = worker.shared.layout.ticks(by);
+        let ticks = worker.context.shared.layout.ticks(by);
         for _ in 0..100 {
             worker.lead.late(now, 0, ticks, u64::MAX);
         }
@@ -169,6 +169,6 @@ fn a_slow_clock_writes_what_is_read_through_a_fast_one() {
     let write = timed.ask(A, PUT, b"k");
     reads(&mut timed, 2000);
     assert_eq!(timed.outcome(write), Some(Outcome::Committed));
-    let [slow, fast] = [A, C].map(|node| timed.trio.at(node).shared.clock.now().0);
+    let [slow, fast] = [A, C].map(|node| timed.trio.at(node).context.shared.clock.now().0);
     assert!(slow + 50 * MS > fast, "{} ns behind", fast - slow);
 }

@@ -23,7 +23,7 @@ impl Cluster {
                 cluster.at(node, worker).0.peer_up(0, other, life(other), Levels::default());
             }
             cluster.at(node, worker).0.take_commands(0);
-            cluster.at(node, worker).0.shared.set_open(Some(Epoch(1)));
+            cluster.at(node, worker).0.context.shared.set_open(Some(Epoch(1)));
         }
         cluster
     }
@@ -68,7 +68,7 @@ impl Cluster {
             for (node, worker) in self.all() {
                 let beats = self.now.is_multiple_of(5 * MS);
                 let (own, due) = self.at(node, worker);
-                let woken = beats && own.shared.awaited().is_some();
+                let woken = beats && own.context.shared.awaited().is_some();
                 if *due <= self.now || woken {
                     self.turn(node, worker);
                 }
@@ -88,7 +88,7 @@ impl Cluster {
     }
 
     fn tombstones(&self) -> usize {
-        self.workers.iter().flatten().filter(|(own, _)| own.applier.has_tombstones()).count()
+        self.workers.iter().flatten().filter(|(own, _)| own.rows.has_tombstones()).count()
     }
 }
 
@@ -123,7 +123,7 @@ fn who_wants_the_same_key_waits_in_a_lane() {
         cluster.run(200 * MS);
         assert_eq!(cluster.committed as u64, 20 * (round + 1));
     }
-    let conflicts = cluster.at(A, 0).0.counters.conflicts.load(Ordering::Relaxed);
+    let conflicts = cluster.at(A, 0).0.context.counters.conflicts.load(Ordering::Relaxed);
     assert!(conflicts < 100, "{conflicts} attempts of 200 transactions came to nothing");
 }
 
@@ -137,7 +137,7 @@ fn what_was_ahead_of_a_clock_that_stands_still_is_forgotten() {
     let (own, due) = cluster.at(A, 0);
     let asked = Asked { attempts: 20, ..Asked::of(now, &Request::new(Token(1), PUT, b"k")) };
     own.attempt(now, asked, Timestamp::ZERO);
-    let ahead = own.shared.layout.ticks_between(own.stamps.last(), own.latest);
+    let ahead = own.context.shared.layout.ticks_between(own.stamps.last(), own.latest);
     assert!(ahead > 500, "{ahead} ticks");
     *due = now;
     cluster.run(300 * MS);

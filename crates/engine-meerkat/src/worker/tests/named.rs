@@ -17,7 +17,7 @@ fn what_takes_effect_is_named_while_the_host_wants_to_hear_of_it() {
     commit(&mut trio, MS, b"k");
     assert_eq!(trio.named, [(B, b"k"[..].into())]);
     assert!(
-        trio.at(B).tx.latest().get(TABLE, b"k").is_ok_and(|version| version.value.is_some()),
+        trio.at(B).executor.tx().latest().get(TABLE, b"k").is_ok_and(|version| version.value.is_some()),
         "it is there"
     );
     trio.at(B).tell_writes(false);
