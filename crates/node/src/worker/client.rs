@@ -384,7 +384,7 @@ impl Client {
 
     /// Whether it is to be read from.
     pub fn is_read(&self) -> bool {
-        self.wants_to_send() && !Paused::has(self)
+        self.wants_to_send() && !Paused::has(self.standing)
     }
 
     /// What epoll is to watch its socket for. `by_ring`: to read is the ring's business; `receives`: it does, and tells of errors, too.

@@ -55,6 +55,7 @@ pub struct Rules {
     pub stuck_timeout: Nanos,
 }
 
+// circle: each file has its part of the state, and the methods of all clients that are about it.
 /// All clients of one worker. What a part has to itself is private to the file that it stands in; what a part needs besides, it is handed.
 pub struct Clients {
     pub(super) worker: usize,
@@ -258,7 +259,7 @@ impl Clients {
         client.rested = false;
         // The ring brings what comes by it, to the end.
         let by_ring = client.on_ring && self.on_ring.brings(at);
-        if event.readable && !Paused::has(client) && !by_ring {
+        if event.readable && !Paused::has(client.standing) && !by_ring {
             let room = if crowded { READ_LITTLE_BYTES } else { READ_BYTES };
             client.read(&mut self.buffer[..room], now);
             // What it sent counts at once: the next one in this turn may be one too many.
@@ -270,7 +271,7 @@ impl Clients {
     /// After something happened on a client's socket.
     pub(super) fn something_came(&mut self, at: usize, now: Nanos) {
         let Some(client) = &mut self.slots[at].client else { return };
-        self.lists.dirty.put(client, at);
+        self.lists.dirty.put(&mut client.standing, at);
         // Ready for this turn already.
         self.go_on_or_wait(at);
         self.sweep_later(now);
@@ -283,7 +284,7 @@ impl Clients {
         for at in self.lists.dirty.take() {
             self.make_room(now);
             let Slot { client: Some(client), unreleased, id } = &mut self.slots[at] else { continue };
-            Dirty::strike(client);
+            Dirty::strike(&mut client.standing);
             let queued = self.on_ring.queue(client, now, (at, *id));
             if !queued {
                 client.write(now);

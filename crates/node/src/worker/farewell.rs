@@ -39,20 +39,20 @@ impl Clients {
         let asking: Vec<usize> = self.lists.ready.take().into_iter().chain(later).collect();
         for at in &asking {
             if let Some(client) = &mut self.slots[*at].client {
-                Ready::strike(client);
-                Later::strike(client);
+                Ready::strike(&mut client.standing);
+                Later::strike(&mut client.standing);
             }
         }
         for at in asking {
             let Some(client) = &mut self.slots[at].client else { continue };
             if work <= 0 {
-                self.lists.ready.put(client, at);
+                self.lists.ready.put(&mut client.standing, at);
                 continue;
             }
             let left = client.refuse(refusal, Allowance { work: SHARE, ..Allowance::WHOLE });
             work -= SHARE - left.work;
             recount(client, &mut self.crowd);
-            self.lists.dirty.put(client, at);
+            self.lists.dirty.put(&mut client.standing, at);
         }
     }
 

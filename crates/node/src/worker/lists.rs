@@ -5,8 +5,6 @@
 
 use std::collections::VecDeque;
 
-use super::client::Client;
-
 /// On which lists a client stands, as bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Standing(u8);
@@ -37,23 +35,23 @@ pub struct Lists {
 impl<const BIT: u8> List<BIT> {
     /// Whether a client is on it.
     #[inline]
-    pub fn has(client: &Client) -> bool {
-        client.standing.0 & 1 << BIT != 0
+    pub fn has(client: Standing) -> bool {
+        client.0 & 1 << BIT != 0
     }
 
     /// Puts a client on it, as the last one, unless it is there.
     #[inline]
-    pub fn put(&mut self, client: &mut Client, at: usize) {
-        if !Self::has(client) {
-            client.standing.0 |= 1 << BIT;
+    pub fn put(&mut self, client: &mut Standing, at: usize) {
+        if !Self::has(*client) {
+            client.0 |= 1 << BIT;
             self.0.push_back(at);
         }
     }
 
     /// Puts a client back that was first: it is the first again, or the last.
-    pub fn put_back(&mut self, client: Option<&mut Client>, at: usize, first: bool) {
+    pub fn put_back(&mut self, client: Option<&mut Standing>, at: usize, first: bool) {
         if let Some(client) = client {
-            client.standing.0 |= 1 << BIT;
+            client.0 |= 1 << BIT;
         }
         if first {
             self.0.push_front(at);
@@ -64,9 +62,9 @@ impl<const BIT: u8> List<BIT> {
 
     /// Strikes a client off; whether it was on it.
     #[inline]
-    pub fn strike(client: &mut Client) -> bool {
-        let was = Self::has(client);
-        client.standing.0 &= !(1 << BIT);
+    pub fn strike(client: &mut Standing) -> bool {
+        let was = Self::has(*client);
+        client.0 &= !(1 << BIT);
         was
     }
 

@@ -184,7 +184,7 @@ impl Clients {
         self.on_ring.off = full;
         for (at, slot) in self.slots.iter_mut().enumerate() {
             if let Some(client) = &mut slot.client {
-                self.lists.dirty.put(client, at);
+                self.lists.dirty.put(&mut client.standing, at);
             }
         }
     }
@@ -199,7 +199,7 @@ impl Clients {
             let Slot { client: Some(client), unreleased, .. } = &mut self.slots[at] else { continue };
             match client.is_over(*unreleased) {
                 true => self.remove(at, now),
-                false => self.lists.dirty.put(client, at),
+                false => self.lists.dirty.put(&mut client.standing, at),
             }
         }
     }

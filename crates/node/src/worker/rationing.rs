@@ -63,14 +63,14 @@ impl Clients {
         let pressure = self.crowd.pressure();
         let slot = &mut self.slots[at];
         let Some(client) = &mut slot.client else { return };
-        if client.connection.has_more() && !Later::has(client) {
+        if client.connection.has_more() && !Later::has(client.standing) {
             let held = client.connection.held_bytes();
             let for_short = held == 0 && pressure.lets_short_ones();
             if held < pressure.max_held(client.proven) || for_short && !client.connection.needs_room() {
-                self.lists.ready.put(client, at);
+                self.lists.ready.put(&mut client.standing, at);
             } else if held < Pressure::Low.max_held(true) {
                 self.ration.held_back_at = self.ration.held_back_at.max(pressure);
-                self.ration.held_back.put(client, at);
+                self.ration.held_back.put(&mut client.standing, at);
             }
         }
         if crowded
@@ -89,7 +89,7 @@ impl Clients {
             self.ration.favoured = None;
         }
         if crowded && client.wants_to_send() && client.counted.requests > SMALL_INPUT {
-            self.ration.paused.put(client, at);
+            self.ration.paused.put(&mut client.standing, at);
         }
     }
 
@@ -102,7 +102,7 @@ impl Clients {
         self.ration.held_back_at = Pressure::Low;
         for at in self.ration.held_back.take() {
             if let Some(client) = &mut self.slots[at].client {
-                HeldBack::strike(client);
+                HeldBack::strike(&mut client.standing);
                 self.go_on_or_wait(at);
             }
         }
@@ -116,12 +116,12 @@ impl Clients {
         let crowded = self.crowd.is_crowded();
         while let Some(at) = self.ration.paused.pop() {
             let Slot { client: Some(client), id, .. } = &mut self.slots[at] else { continue };
-            if !Paused::strike(client) {
+            if !Paused::strike(&mut client.standing) {
                 continue;
             }
             // Its silence was ours.
             client.active = now;
-            self.lists.dirty.put(client, at);
+            self.lists.dirty.put(&mut client.standing, at);
             if crowded {
                 self.ration.favoured = Some((at, *id));
                 break;

@@ -118,7 +118,8 @@ impl Clients {
     /// Puts a client back whose place was taken: the engine has no room. It is the first again, or the last.
     fn wait_for_room(&mut self, at: usize, first: bool) {
         self.counter.blocked = true;
-        self.lists.ready.put_back(self.slots[at].client.as_mut(), at, first);
+        let client = self.slots[at].client.as_mut();
+        self.lists.ready.put_back(client.map(|client| &mut client.standing), at, first);
     }
 
     /// What a worker does with requests on data, as it was at the last [`submit`](Self::submit).
@@ -138,11 +139,11 @@ impl Clients {
         }
         for at in self.lists.later.take() {
             let Some(client) = &mut self.slots[at].client else { continue };
-            if !Later::strike(client) {
+            if !Later::strike(&mut client.standing) {
                 continue;
             }
             if upstream.holds(at) {
-                self.lists.later.put(client, at);
+                self.lists.later.put(&mut client.standing, at);
                 continue;
             }
             self.go_on_or_wait(at);
@@ -161,7 +162,7 @@ impl Clients {
             let Some(client) = &mut self.slots[at].client else { continue };
             if client.debt >= SHARE {
                 client.debt -= SHARE;
-                self.lists.ready.put_back(Some(client), at, false);
+                self.lists.ready.put_back(Some(&mut client.standing), at, false);
                 continue;
             }
             work -= self.serve(at, now, engine, upstream);
@@ -213,9 +214,9 @@ impl Clients {
         let Slot { client: Some(client), unreleased, id, .. } = &mut self.slots[at] else {
             return (0, Room::Enough);
         };
-        Ready::strike(client);
+        Ready::strike(&mut client.standing);
         if upstream.holds(at) {
-            self.lists.later.put(client, at);
+            self.lists.later.put(&mut client.standing, at);
             return (0, Room::Later);
         }
         let share = SHARE - client.debt;
@@ -233,9 +234,9 @@ impl Clients {
             client.beyond += client.connection.held_bytes().saturating_sub(held);
         }
         recount(client, &mut self.crowd);
-        self.lists.dirty.put(client, at);
+        self.lists.dirty.put(&mut client.standing, at);
         if room == Room::Later {
-            self.lists.later.put(client, at);
+            self.lists.later.put(&mut client.standing, at);
         }
         (share - left.work, room)
     }
@@ -261,7 +262,7 @@ impl Clients {
                 }
                 client.connection.released(seq, outcome, when, reply);
                 client.rested = false;
-                self.lists.dirty.put(client, at);
+                self.lists.dirty.put(&mut client.standing, at);
             }
             None => {
                 self.door.waiting.written_by_one_that_left(outcome);

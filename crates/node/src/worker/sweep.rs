@@ -81,7 +81,7 @@ impl Clients {
         let Some(at) = self.ration.call_one(is_new) else { return };
         self.sweeping.trusts_at = Some(now + EVERY);
         if let Some(client) = &mut self.slots[at].client {
-            HeldBack::strike(client);
+            HeldBack::strike(&mut client.standing);
             client.proven = true;
             self.go_on_or_wait(at);
         }
@@ -104,7 +104,7 @@ impl Clients {
                     client.gone = true;
                     // Its room counts as free at once: no more are closed than must be.
                     self.crowd.update(std::mem::take(&mut client.counted), Counted::default());
-                    self.lists.dirty.put(client, at);
+                    self.lists.dirty.put(&mut client.standing, at);
                     continue;
                 }
             }
@@ -146,13 +146,13 @@ impl Clients {
         }
         let waits_for_it = client.is_idle(slot.unreleased);
         if self.crowd.is_crowded() && waits_for_it && client.counted.requests > SMALL_INPUT {
-            let may_send = !Paused::has(client) || self.is_favoured(at);
+            let may_send = !Paused::has(client.standing) || self.is_favoured(at);
             if may_send && silent >= SILENT_UNDER_PRESSURE {
                 return Verdict::Close("it does not complete what it sent, and others wait for its room");
             }
             return Verdict::LookAgain(now + EVERY);
         }
-        if rules.idle_timeout > 0 && waits_for_it && !Paused::has(client) {
+        if rules.idle_timeout > 0 && waits_for_it && !Paused::has(client.standing) {
             if silent >= rules.idle_timeout {
                 return Verdict::Close("it was idle for limits.idle_timeout_s");
             }

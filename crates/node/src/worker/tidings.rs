@@ -93,7 +93,7 @@ impl Clients {
                 Order::Kill => client.gone = true,
                 Order::Unblock { error } => client.connection.unblock(error),
             }
-            self.lists.dirty.put(client, at);
+            self.lists.dirty.put(&mut client.standing, at);
         }
     }
 
@@ -114,7 +114,7 @@ impl Clients {
         for (at, slot) in self.slots.iter_mut().enumerate() {
             if let Some(client) = slot.client.as_mut().filter(|client| client.connection.listens()) {
                 client.connection.tell_event(SWITCHED, message.as_bytes());
-                self.lists.dirty.put(client, at);
+                self.lists.dirty.put(&mut client.standing, at);
             }
         }
     }
@@ -135,7 +135,7 @@ impl Clients {
         for (at, slot) in clients.iter_mut().enumerate() {
             if let Some(client) = &mut slot.client {
                 client.connection.tell_time(time);
-                self.lists.dirty.put(client, at);
+                self.lists.dirty.put(&mut client.standing, at);
             }
         }
     }
@@ -219,7 +219,7 @@ impl Clients {
                 true => client.connection.give_up_waiting(),
                 false => client.connection.look_again(),
             }
-            self.lists.dirty.put(client, at);
+            self.lists.dirty.put(&mut client.standing, at);
             self.go_on_or_wait(at);
         }
     }

@@ -148,7 +148,7 @@ macro_rules! entries {
 /// Second words that change what a command does.
 macro_rules! subcommands {
     ($command:literal: $($name:literal $arity:literal { $($field:ident: $value:expr),* $(,)? })*) => {
-        &[$($crate::command::Subcommand {
+        &[$(#[allow(clippy::needless_update, reason = "few say all")] $crate::command::Subcommand {
             name: $name,
             full_name: concat!($command, "|", $name),
             arity: $arity,
