@@ -14,7 +14,7 @@ use highwater_node::Config;
 use highwater_node::transport::Channel;
 use highwater_node::transport::accounts::{Account, encode};
 use highwater_node::transport::frame::prefix;
-use highwater_redis::command::{COMMANDS, Opcode};
+use highwater_redis::command::Opcode;
 use highwater_seam::Frame;
 
 fn write(target: &str, name: &str, bytes: &[u8]) {
@@ -143,8 +143,8 @@ fn main() {
     write("resp", "huge", b"\x01*1048576\r\n$16777216\r\nabc");
     write("resp", "wrong", b"\x99*2\r\n$3\r\nGET\r\n$-1\r\n*1099511627776\r\n");
     write("exec", "block", &[0, 2, 1, 1, b'a', 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 1, b'a', 1, 1, 1, b'a']);
-    for (opcode, spec) in COMMANDS.iter().enumerate() {
-        let head = [0, 0, 0, 1, opcode as u8];
+    for opcode in Opcode::all() {
+        let (head, spec) = ([0, 0, 0, 1, opcode.byte()], opcode.spec());
         write("exec", &format!("few-{}", spec.name), &[&head[..], &[2, 1, b'a', 2, b'1', b'5']].concat());
         let more = [5, 1, b'k', 1, b'1', 1, b'2', 1, b'x', 1, b'3'];
         write("exec", &format!("more-{}", spec.name), &[&head[..], &more].concat());

@@ -22,9 +22,9 @@
 //!
 //! # Where to look
 //!
-//! - [`frame`], [`reply`]: bytes to commands, replies to bytes. [`command`]: one row per command.
+//! - [`frame`], [`reply`]: bytes to commands, replies to bytes. [`command`]: an entry per command.
 //! - [`connection`]: the state machine. [`order`]: replies leave in order. [`errors`]: every error text.
-//! - [`commands`]: one file per family. [`request`], [`exec`]: what the engine is asked, and the procedures.
+//! - [`commands`]: one file per family, entries and functions. [`request`], [`exec`]: what the engine is asked, and the procedures.
 //! - [`tables`]: users' tables of typed keys.
 //! - [`describe`]: what a request asks, in words. [`operations`]: what operators ask.
 //! - [`keyspace`]: how keys and what they hold stand in rows. [`moment`]: the time and the chance of a request. [`waiting`]: who waits for data.

@@ -8,7 +8,8 @@ use highwater_kit::sessions::Most;
 use highwater_seam::{Owner, Session};
 
 use super::Entropy;
-use super::command::{Command, Control, Data, Local, Opcode};
+use super::command::{Command, Control, Opcode};
+use super::commands::op;
 use super::commands::words::is;
 use super::errors::CommandError;
 use super::frame::Frame;
@@ -80,7 +81,7 @@ fn find<'a>(
 
 /// `CLUSTER COUNTKEYSINSLOT` and `GETKEYSINSLOT` look at the data, as no other `CLUSTER ..` does: they become a command of their own.
 fn about_slots<'a>(opcode: Opcode, words: &mut (impl ExactSizeIterator<Item = &'a [u8]> + Clone)) -> Opcode {
-    if opcode.spec().command != Command::Local(Local::Cluster) {
+    if opcode != op::CLUSTER {
         return opcode;
     }
     let second = words.clone().next().unwrap_or_default();
@@ -88,20 +89,18 @@ fn about_slots<'a>(opcode: Opcode, words: &mut (impl ExactSizeIterator<Item = &'
         return opcode;
     }
     words.next();
-    Opcode::find(b"hw.keysinslot").expect("the table has it")
+    op::HW_KEYSINSLOT
 }
 
 /// `DEBUG OBJECT` looks at the data, as no other `DEBUG ..` does, and `MEMORY` at none but for `USAGE`: they become commands of their own.
 fn elsewhere<'a>(opcode: Opcode, words: &mut (impl ExactSizeIterator<Item = &'a [u8]> + Clone)) -> Opcode {
     let second = words.clone().next().unwrap_or_default();
-    match opcode.spec().command {
-        Command::Local(Local::Debug) if is(second, "object") && words.len() >= 2 => {
+    match opcode {
+        op::DEBUG if is(second, "object") && words.len() >= 2 => {
             words.next();
-            Opcode::find(b"hw.debugobject").expect("the table has it")
+            op::HW_DEBUGOBJECT
         }
-        Command::Data(Data::Memory) if !is(second, "usage") && !is(second, "help") => {
-            Opcode::find(b"hw.memory").expect("the table has it")
-        }
+        op::MEMORY if !is(second, "usage") && !is(second, "help") => op::HW_MEMORY,
         _ => opcode,
     }
 }

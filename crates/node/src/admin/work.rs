@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use highwater_redis::command::{COMMANDS, Opcode};
+use highwater_redis::command::Opcode;
 use highwater_redis::meter::OUTCOMES;
 use highwater_redis::meter::histogram::{Counts, CountsReport};
 use serde::{Deserialize, Serialize};
@@ -66,7 +66,7 @@ impl WorkReport {
                 *outcomes.entry((*name).into()).or_default() += count;
             }
             latency.add(&meter.latency());
-            for opcode in (0..COMMANDS.len() as u8).filter_map(Opcode::decode) {
+            for opcode in Opcode::all() {
                 let count = meter.commands.taken(opcode);
                 if count > 0 {
                     *commands.entry(opcode.spec().group.into()).or_default() += count;

@@ -1,23 +1,9 @@
 //! Numbers of commands and of their subcommands, for sets of them.
 
-use crate::command::{COMMANDS, Opcode, Spec, Subcommand};
+use crate::command::{Opcode, Spec, Subcommand};
 
 /// There are fewer.
 pub const MOST: usize = 512;
-
-/// The number of each row; its subcommands have the ones behind it.
-static FIRST: [u16; 256] = first();
-
-const fn first() -> [u16; 256] {
-    let (mut numbers, mut at, mut next) = ([0; 256], 0, 0);
-    while at < COMMANDS.len() {
-        numbers[at] = next;
-        next += 1 + COMMANDS[at].subcommands.len() as u16;
-        at += 1;
-    }
-    assert!((next as usize) < MOST);
-    numbers
-}
 
 /// A command, or a subcommand of one.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +23,7 @@ impl Named {
         let spec = opcode.spec();
         match first {
             Some(word) if !spec.subcommands.is_empty() => Named::of_family(opcode, word),
-            _ => Named { id: usize::from(FIRST[usize::from(opcode.byte())]), spec, sub: None },
+            _ => Named { id: usize::from(spec.id), spec, sub: None },
         }
     }
 
@@ -47,7 +33,7 @@ impl Named {
         let behind = sub.map_or(0, |sub| {
             1 + spec.subcommands.iter().position(|known| std::ptr::eq(known, sub)).unwrap_or_default()
         });
-        Named { id: usize::from(FIRST[usize::from(opcode.byte())]) + behind, spec, sub }
+        Named { id: usize::from(spec.id) + behind, spec, sub }
     }
 
     /// As errors and rules name it.
@@ -57,15 +43,15 @@ impl Named {
 
     /// A command and its subcommands.
     pub fn family(opcode: Opcode) -> std::ops::Range<usize> {
-        let first = usize::from(FIRST[usize::from(opcode.byte())]);
+        let first = usize::from(opcode.spec().id);
         first..first + 1 + opcode.spec().subcommands.len()
     }
 }
 
 /// All commands, each before its subcommands.
 pub fn all() -> impl Iterator<Item = Named> {
-    COMMANDS.iter().enumerate().flat_map(|(at, spec)| {
-        let first = usize::from(FIRST[at]);
+    Opcode::all().map(Opcode::spec).flat_map(|spec| {
+        let first = usize::from(spec.id);
         let subs = spec.subcommands.iter().enumerate();
         let subs = subs.map(move |(place, sub)| Named { id: first + 1 + place, spec, sub: Some(sub) });
         std::iter::once(Named { id: first, spec, sub: None }).chain(subs)
@@ -105,6 +91,7 @@ mod tests {
 
     #[test]
     fn numbers_are_in_order_and_found_by_name() {
+        assert!(all().count() < MOST);
         for (at, named) in all().enumerate() {
             assert_eq!(named.id, at, "{}", named.full_name());
             let opcode = Opcode::find(named.spec.name.as_bytes()).unwrap();

@@ -1,14 +1,10 @@
 //! The keys of a command, or its table, and what it does with each.
 
-use crate::command::{Command, Data, Keyless, Opcode, Spec};
+use crate::command::{Command, Keyless, Opcode, Spec, flags};
+pub use crate::command::{READ, WRITE};
 use crate::commands::words::is;
 use crate::number::parse_integer;
 use crate::request::Args;
-
-/// It tells what the key holds.
-pub const READ: u8 = 1;
-/// It changes what the key holds.
-pub const WRITE: u8 = 2;
 
 /// Patterns that begin so are about tables: what follows is matched with a table's name, and with no key. Of the other patterns, only `*`
 /// is about tables, too.
@@ -20,10 +16,10 @@ pub fn table<'a>(opcode: Opcode, mut args: Args<'a>) -> Option<(&'a [u8], u8)> {
     if spec.keyless != Some(Keyless::Table) {
         return None;
     }
-    let Command::Data(Data::Table) = spec.command else {
+    if spec.subcommands.is_empty() {
         // Whatever does not only read writes rows: `HW.PUT` and `HW.DEL` tell no more than whether there was one.
         return Some((args.next()?, if spec.reads() { READ } else { WRITE }));
-    };
+    }
     let subcommand = args.next()?;
     match args.next() {
         Some(name) if is(subcommand, "describe") => Some((name, READ)),
@@ -37,7 +33,7 @@ pub fn table<'a>(opcode: Opcode, mut args: Args<'a>) -> Option<(&'a [u8], u8)> {
 /// have none: such a command ends in an error.
 pub fn visit<'a>(opcode: Opcode, args: Args<'a>, mut visit: impl FnMut(&'a [u8], u8) -> bool) {
     let spec = opcode.spec();
-    if let Command::Data(Data::Object | Data::Memory) = spec.command {
+    if spec.keyless == Some(Keyless::OfSubcommands) {
         // Whoever asks for their help names no key.
         if let Some(key) = args.into_iter().nth(1) {
             visit(key, 0);
@@ -52,14 +48,14 @@ pub fn visit<'a>(opcode: Opcode, args: Args<'a>, mut visit: impl FnMut(&'a [u8],
         let keys = args.enumerate().skip(first - 1).step_by(spec.keys.step as usize);
         for (at, key) in keys.take_while(|(at, _)| (*at as i64) < last) {
             debug_assert!(at + 1 >= first);
-            if !visit(key, needs(spec, nth, args)) {
+            if !visit(key, spec.uses(nth, args)) {
                 return;
             }
             nth += 1;
         }
     }
     for key in counted(spec, args) {
-        if !visit(key, needs(spec, nth, args)) {
+        if !visit(key, spec.uses(nth, args)) {
             return;
         }
         nth += 1;
@@ -70,7 +66,7 @@ pub fn visit<'a>(opcode: Opcode, args: Args<'a>, mut visit: impl FnMut(&'a [u8],
 pub fn counted<'a>(spec: &Spec, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
     let mut rest = args;
     let mut count = 0;
-    if spec.has_flag("movablekeys") && matches!(spec.command, Command::Data(_)) {
+    if spec.has(flags::MOVABLEKEYS) && spec.command == Command::Data {
         let number = rest.nth(count_at(spec)).and_then(parse_integer);
         count = number
             .and_then(|count| usize::try_from(count).ok())
@@ -82,65 +78,5 @@ pub fn counted<'a>(spec: &Spec, args: Args<'a>) -> impl Iterator<Item = &'a [u8]
 
 /// Which argument is the count: behind a destination, a timeout, or a script.
 fn count_at(spec: &Spec) -> usize {
-    usize::from(spec.keys.first != 0 || spec.has_flag("blocking") || spec.group == "scripting")
-}
-
-/// What Redis's key specifications say of the key at this place among the keys.
-fn needs(spec: &Spec, nth: usize, args: Args<'_>) -> u8 {
-    use Data::*;
-    let Command::Data(command) = spec.command else {
-        // `WATCH` tells that a key was changed, not what it holds.
-        return if spec.name == "watch" { 0 } else { READ | WRITE };
-    };
-    match command {
-        Strlen | Exists | Type | Touch | Hlen | Hexists | Hstrlen | Sismember | Scard | Llen | Zcard => 0,
-        Set => {
-            if args.skip(2).any(|word| word.eq_ignore_ascii_case(b"get")) {
-                READ | WRITE
-            } else {
-                WRITE
-            }
-        }
-        Bitfield => {
-            if only_gets(args) {
-                READ
-            } else {
-                READ | WRITE
-            }
-        }
-        Rename | Renamenx | Smove | Lmove | Rpoplpush | Blmove | Brpoplpush if nth > 0 => WRITE,
-        Copy if nth == 0 => READ,
-        Copy => WRITE,
-        Bitop | Sinterstore | Sunionstore | Sdiffstore | Zrangestore | Zunionstore | Zinterstore
-        | Zdiffstore => {
-            if nth == 0 {
-                WRITE
-            } else {
-                READ
-            }
-        }
-        Del | Unlink | Mset | Msetnx | Append | Setnx | Setex | Psetex | Setrange | Expire | Pexpire
-        | Expireat | Pexpireat | Persist | Hset | Hmset | Hsetnx | Hdel | Sadd | Srem | Lpush | Rpush
-        | Lpushx | Rpushx | Lset | Linsert | Lrem | Ltrim | Zadd | Zrem | Zremrangebyscore
-        | Zremrangebylex | Zremrangebyrank => WRITE,
-        _ if spec.reads() => READ,
-        // Whatever is not said above does both: too strict at worst.
-        _ => READ | WRITE,
-    }
-}
-
-/// Whether a `BITFIELD` reads only.
-fn only_gets(mut args: Args<'_>) -> bool {
-    args.next();
-    while let Some(word) = args.next() {
-        if !word.eq_ignore_ascii_case(b"get") || args.len() < 2 {
-            // `OVERFLOW` alone changes nothing.
-            if word.eq_ignore_ascii_case(b"overflow") && args.next().is_some() {
-                continue;
-            }
-            return false;
-        }
-        args.nth(1);
-    }
-    true
+    usize::from(spec.keys.first != 0 || spec.has(flags::BLOCKING) || spec.group == "scripting")
 }

@@ -37,7 +37,8 @@ pub mod selector;
 mod tests;
 pub mod user;
 
-use super::command::{Command, Data, Opcode};
+use super::command::Opcode;
+use super::commands::op;
 use super::errors::CommandError;
 use super::request::Args;
 
@@ -96,15 +97,12 @@ impl Denied<'_> {
 /// Whether it brings or takes away procedures that others call.
 fn changes_code(opcode: Opcode, first: &[u8]) -> bool {
     let changes = ["load", "unload"].iter().any(|word| first.eq_ignore_ascii_case(word.as_bytes()));
-    opcode.spec().command == Command::Data(Data::Module) && changes
+    opcode == op::HW_MODULE && changes
 }
 
 /// Rules speak of `HW.CALL`, whatever the door makes of one.
 fn as_typed(opcode: Opcode) -> Opcode {
-    match opcode.spec().command {
-        Command::Data(Data::Invoke) => Opcode::find(b"hw.call").expect("there is such a row"),
-        _ => opcode,
-    }
+    if opcode == op::HW_INVOKE { op::HW_CALL } else { opcode }
 }
 
 /// Whether a user may run a command: what a connection asks before it runs one.

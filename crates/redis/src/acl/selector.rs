@@ -6,7 +6,8 @@ use super::ids::{self, Commands, Named};
 use super::keys::{self, READ, TABLE_PREFIX, WRITE};
 use super::user::RuleError;
 use super::{Denied, MAX_PATTERN_BYTES};
-use crate::command::{Command, Data, Local, Opcode};
+use crate::command::{Opcode, flags};
+use crate::commands::op;
 use crate::glob;
 use crate::request::Args;
 
@@ -87,7 +88,7 @@ impl Selector {
         let named = Named::of(asked, first);
         if !self.commands.has(named.id)
             && !self.has_first_word(named.id, first)
-            && !opcode.spec().has_flag("no_auth")
+            && !opcode.spec().has(flags::NO_AUTH)
         {
             return Err((Denied::Command(named.full_name()), 0));
         }
@@ -360,29 +361,27 @@ fn permissions(rest: &[u8]) -> Result<(u8, &[u8]), RuleError> {
 /// The command that rules name, and its first word. Some subcommands run as commands of their own, and are what was typed nevertheless.
 fn as_typed<'a>(opcode: Opcode, args: Args<'a>) -> (Opcode, Option<&'a [u8]>) {
     let first = args.into_iter().next();
-    let (name, first): (&[u8], _) = match opcode.spec().command {
-        Command::Data(Data::DebugObject) => (b"debug", Some(&b"object"[..])),
-        Command::Local(Local::MemoryOf) => (b"memory", first),
-        Command::Data(Data::Keysinslot) if args.len() > 1 => (b"cluster", Some(&b"getkeysinslot"[..])),
-        Command::Data(Data::Keysinslot) => (b"cluster", Some(&b"countkeysinslot"[..])),
-        _ => return (opcode, first),
-    };
-    (Opcode::find(name).expect("the table has it"), first)
+    match opcode {
+        op::HW_DEBUGOBJECT => (op::DEBUG, Some(&b"object"[..])),
+        op::HW_MEMORY => (op::MEMORY, first),
+        op::HW_KEYSINSLOT if args.len() > 1 => (op::CLUSTER, Some(&b"getkeysinslot"[..])),
+        op::HW_KEYSINSLOT => (op::CLUSTER, Some(&b"countkeysinslot"[..])),
+        _ => (opcode, first),
+    }
 }
 
 /// Commands and subcommands that a rule about this one means: those as which it is looked at.
 fn ids_of(opcode: Opcode) -> Vec<usize> {
-    let of = |name: &[u8]| Opcode::find(name).expect("the table has it");
-    let (command, subcommands): (&[u8], &[&[u8]]) = match opcode.spec().command {
-        Command::Data(Data::Keysinslot) => (b"cluster", &[b"countkeysinslot", b"getkeysinslot"]),
-        Command::Local(Local::MemoryOf) => (b"memory", &[b"doctor", b"malloc-stats", b"purge", b"stats"]),
-        Command::Data(Data::Invoke) => (b"hw.call", &[]),
-        _ => return Named::family(opcode).collect(),
+    let (command, subcommands): (_, &[&[u8]]) = match opcode {
+        op::HW_KEYSINSLOT => (op::CLUSTER, &[b"countkeysinslot", b"getkeysinslot"]),
+        op::HW_MEMORY => (op::MEMORY, &[b"doctor", b"malloc-stats", b"purge", b"stats"]),
+        op::HW_INVOKE => (op::HW_CALL, &[]),
+        _ => (opcode, &[]),
     };
     if subcommands.is_empty() {
-        return Named::family(of(command)).collect();
+        return Named::family(command).collect();
     }
-    subcommands.iter().map(|word| Named::of(of(command), Some(word)).id).collect()
+    subcommands.iter().map(|word| Named::of(command, Some(word)).id).collect()
 }
 
 fn check_pattern(pattern: &[u8]) -> Result<(), RuleError> {

@@ -1,15 +1,10 @@
 //! What `COMMAND DOCS` tells beside a command's row: what it costs, what changed and when, and the grammar of its arguments. Facts as Redis 7.0
 //! has them, but for costs that are others here; of commands that it has not, our own.
 //!
-//! `docs.txt` holds them, a line each. A line without a space is the full name of a command or subcommand, and begins what is told of it. An
-//! argument's line begins with as many dashes as it is deep: those behind it with more of them are its parts. Then its name and its
-//! type; `#0` which specification of keys it is of, `'EX'` the word in front of it or in its place, `@6.2.0` since when, `~7.0.0` until when, and flags.
-
-use std::collections::BTreeMap;
-use std::sync::OnceLock;
-
-/// All of them.
-static TEXT: &str = include_str!("docs.txt");
+//! An entry's `docs` are lines: a field and its value (`complexity`, `doc_flags`, `deprecated_since`, `replaced_by`, `history`; of subcommands also
+//! `summary` and `since`), or an argument. An argument's line begins with as many dashes as it is deep: those behind it with more of them are its
+//! parts. Then its name and its type; `#0` which specification of keys it is of, `'EX'` the word in front of it or in its place, `@6.2.0` since
+//! when, `~7.0.0` until when, and flags. Spaces in front of a line mean nothing.
 
 /// What is told of one command or subcommand.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,25 +28,12 @@ pub struct Arguments {
     depth: usize,
 }
 
-/// Of a command or a subcommand, by its full name; nothing of one without anything to tell.
-pub fn of(full_name: &str) -> Docs {
-    static BY_NAME: OnceLock<BTreeMap<&'static str, Docs>> = OnceLock::new();
-    BY_NAME.get_or_init(by_name).get(full_name).copied().unwrap_or_default()
-}
-
-/// Cut once: whoever starts `redis-cli` asks for all of it.
-fn by_name() -> BTreeMap<&'static str, Docs> {
-    let (mut docs, mut rest) = (BTreeMap::new(), TEXT);
-    while let Some((name, behind)) = rest.split_once('\n') {
-        let told = behind.split_inclusive('\n').take_while(|line| line.contains(' '));
-        let (lines, next) = behind.split_at(told.map(str::len).sum());
-        docs.insert(name, Docs { lines });
-        rest = next;
-    }
-    docs
-}
-
 impl Docs {
+    /// Of an entry's text.
+    pub fn of(lines: &'static str) -> Docs {
+        Docs { lines }
+    }
+
     /// The value of a field, if it is told.
     pub fn field(self, name: &str) -> Option<&'static str> {
         self.fields(name).next()
@@ -59,7 +41,7 @@ impl Docs {
 
     /// All values of a field that may stand several times.
     pub fn fields(self, name: &str) -> impl Iterator<Item = &'static str> + Clone {
-        self.lines.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix(' '))
+        self.lines.lines().filter_map(move |line| line.trim_start().strip_prefix(name)?.strip_prefix(' '))
     }
 
     /// Its arguments.
@@ -70,6 +52,7 @@ impl Docs {
 
 /// How deep an argument's line is; 0: it is none.
 fn depth(line: &str) -> usize {
+    let line = line.trim_start();
     line.len() - line.trim_start_matches('-').len()
 }
 
@@ -81,6 +64,7 @@ impl Iterator for Arguments {
             let (line, behind) = self.lines.split_once('\n')?;
             self.lines = behind;
             if depth(line) == self.depth {
+                let line = line.trim_start();
                 let mut end = 0;
                 for part in behind.split_inclusive('\n').take_while(|part| depth(part) > self.depth) {
                     end += part.len();
@@ -142,7 +126,11 @@ impl Argument {
 mod tests {
     use super::*;
     use crate::acl::ids;
-    use crate::command::facts;
+    use crate::commands::op;
+
+    fn of(named: &ids::Named) -> Docs {
+        Docs::of(named.sub.map_or(named.spec.docs, |sub| sub.docs))
+    }
 
     fn shown(arguments: Arguments) -> String {
         let one = |argument: Argument| match argument.parts.clone().count() {
@@ -154,30 +142,31 @@ mod tests {
 
     #[test]
     fn arguments_hold_their_parts() {
-        let zadd = of("zadd");
+        let zadd = Docs::of(op::ZADD.spec().docs);
         assert_eq!(zadd.fields("history").count(), 3);
         assert_eq!(zadd.field("since"), None);
         let told = "key/key condition/oneof(nx/pure-token xx/pure-token) comparison/oneof(gt/pure-token lt/pure-token) \
             change/pure-token increment/pure-token score_member/block(score/double member/string)";
         assert_eq!(shown(zadd.arguments()), told);
-        let limit = of("hw.range").arguments().nth(3).unwrap();
+        let limit = Docs::of(op::HW_RANGE.spec().docs).arguments().nth(3).unwrap();
         assert_eq!((limit.token(), limit.flags().collect::<Vec<_>>()), (Some("LIMIT"), vec!["optional"]));
         assert_eq!((limit.since(), limit.deprecated_since(), limit.key_spec()), (None, None, None));
     }
 
     /// The least and the most words that these are; `None`: any number.
-    fn words(arguments: Arguments) -> (usize, Option<usize>) {
+    fn words(arguments: Box<dyn Iterator<Item = Argument>>) -> (usize, Option<usize>) {
         let mut all = (0, Some(0));
         for argument in arguments {
             let token = usize::from(argument.token().is_some());
             let (least, most) = match argument.kind() {
                 "pure-token" => (1, Some(1)),
                 "block" => {
-                    let (least, most) = words(argument.parts.clone());
+                    let (least, most) = words(Box::new(argument.parts.clone()));
                     (least + token, most.map(|most| most + token))
                 }
                 "oneof" => {
-                    let each: Vec<_> = argument.parts.clone().map(|part| words(alone(part))).collect();
+                    let each: Vec<_> =
+                        argument.parts.clone().map(|part| words(Box::new(std::iter::once(part)))).collect();
                     let most = each.iter().map(|(_, most)| *most).collect::<Option<Vec<_>>>();
                     let least = each.iter().map(|(least, _)| *least).min().unwrap();
                     (least + token, most.and_then(|most| most.into_iter().max()).map(|most| most + token))
@@ -190,14 +179,6 @@ mod tests {
             all.1 = all.1.zip(most).filter(|_| !many).map(|(all, most)| all + most);
         }
         all
-    }
-
-    /// One of several as an argument of its own.
-    fn alone(part: Argument) -> Arguments {
-        let begins = part.line.as_ptr() as usize - TEXT.as_ptr() as usize;
-        let line = TEXT[..begins].rfind('\n').unwrap() + 1;
-        let end = begins + part.line.len() + 1 + part.parts.lines.len();
-        Arguments { lines: &TEXT[line..end], depth: depth(&TEXT[line..]) }
     }
 
     /// A command whose row says that it takes another number of words than its grammar is told wrongly.
@@ -224,7 +205,7 @@ mod tests {
                 continue;
             }
             let name = usize::from(named.sub.is_some()) + 1;
-            let (least, most) = words(of(named.full_name()).arguments());
+            let (least, most) = words(Box::new(of(&named).arguments()));
             let fits = least + name == arity.unsigned_abs() as usize
                 && (most.map(|most| most + name) == Some(least + name)) == (arity > 0);
             wrong.extend((!fits).then(|| format!("{} {least} {most:?} {arity}", named.full_name())));
@@ -240,9 +221,8 @@ mod tests {
         }
         let mut wrong = Vec::new();
         for named in ids::all().filter(|named| named.sub.is_none()) {
-            let (_, specs) = facts::of_command(named.spec.name);
-            let count = specs.split(';').filter(|spec| !spec.is_empty()).count() as i64;
-            let keys = keys(of(named.full_name()).arguments());
+            let count = named.spec.specs.split(';').filter(|spec| !spec.is_empty()).count() as i64;
+            let keys = keys(of(&named).arguments());
             wrong.extend(keys.iter().filter(|key| **key >= count).map(|_| named.full_name()));
         }
         assert_eq!(wrong, Vec::<&str>::new());

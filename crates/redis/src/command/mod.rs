@@ -1,234 +1,35 @@
-//! Every command this door knows: one row each, and the checks that need nothing but the row.
+//! What is known of a command, once: [`Spec`] is its entry, and the checks that need nothing but the entry stand here.
 //!
-//! A name that has no row is an unknown command; [`Opcode::find`] is the only way from a name to a row.
+//! Entries are written beside the functions that they name, in the files of [`commands`](super::commands), as [`entry`] says. A name that has no entry
+//! is an unknown command; [`Opcode::find`] is the only way from a name to an entry.
 
+pub mod category;
 pub mod docs;
-pub mod facts;
-mod table;
+pub mod entry;
+pub mod flags;
+mod opcode;
+mod wait;
 
 use super::errors::CommandError;
-pub use table::COMMANDS;
+use super::request::Args;
+use flags::Flags;
+pub use opcode::Opcode;
+pub use wait::{Awaited, Wait};
 
 /// What a command is, by who runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Touches data: runs inside a transaction of the engine.
-    Data(Data),
+    Data,
     /// Touches no data: answered at the door.
-    Local(Local),
+    Local,
     /// Begins or ends something on its connection; never queued, but for `UNWATCH`.
     Control(Control),
 }
 
-/// Commands that touch data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the table says what each does")]
-pub enum Data {
-    Get,
-    Set,
-    Incr,
-    Del,
-    Mget,
-    Mset,
-    Incrby,
-    Decr,
-    Decrby,
-    Append,
-    Strlen,
-    Exists,
-    Setnx,
-    Setex,
-    Psetex,
-    Msetnx,
-    Getset,
-    Getdel,
-    Getex,
-    Getrange,
-    Substr,
-    Setrange,
-    Incrbyfloat,
-    Setbit,
-    Getbit,
-    Bitcount,
-    Bitpos,
-    Bitop,
-    Bitfield,
-    BitfieldRo,
-    Expire,
-    Pexpire,
-    Expireat,
-    Pexpireat,
-    Ttl,
-    Pttl,
-    Expiretime,
-    Pexpiretime,
-    Persist,
-    Type,
-    Unlink,
-    Touch,
-    Rename,
-    Renamenx,
-    Copy,
-    Scan,
-    Keys,
-    Randomkey,
-    Dbsize,
-    Keysinslot,
-    Flushdb,
-    Flushall,
-    Object,
-    Memory,
-    DebugObject,
-    Hset,
-    Hmset,
-    Hsetnx,
-    Hget,
-    Hmget,
-    Hgetall,
-    Hdel,
-    Hlen,
-    Hkeys,
-    Hvals,
-    Hexists,
-    Hincrby,
-    Hincrbyfloat,
-    Hstrlen,
-    Hrandfield,
-    Hscan,
-    Sadd,
-    Srem,
-    Smembers,
-    Sismember,
-    Smismember,
-    Scard,
-    Spop,
-    Srandmember,
-    Smove,
-    Sscan,
-    Sinter,
-    Sunion,
-    Sdiff,
-    Sinterstore,
-    Sunionstore,
-    Sdiffstore,
-    Sintercard,
-    Lpush,
-    Rpush,
-    Lpushx,
-    Rpushx,
-    Lpop,
-    Rpop,
-    Llen,
-    Lrange,
-    Lindex,
-    Lset,
-    Linsert,
-    Lrem,
-    Ltrim,
-    Lpos,
-    Lmove,
-    Rpoplpush,
-    Lmpop,
-    Zadd,
-    Zrem,
-    Zscore,
-    Zmscore,
-    Zincrby,
-    Zcard,
-    Zrandmember,
-    Zscan,
-    Zmpop,
-    Zpopmin,
-    Zpopmax,
-    Zrank,
-    Zrevrank,
-    Zcount,
-    Zlexcount,
-    Zrange,
-    Zrangestore,
-    Zrangebyscore,
-    Zrevrangebyscore,
-    Zrangebylex,
-    Zrevrangebylex,
-    Zrevrange,
-    Zremrangebyscore,
-    Zremrangebylex,
-    Zremrangebyrank,
-    Zunion,
-    Zunionstore,
-    Zinter,
-    Zinterstore,
-    Zdiff,
-    Zdiffstore,
-    Zintercard,
-    Blpop,
-    Brpop,
-    Bzpopmin,
-    Bzpopmax,
-    Blmove,
-    Brpoplpush,
-    Blmpop,
-    Bzmpop,
-    Table,
-    HwGet,
-    HwPut,
-    HwDel,
-    HwRange,
-    Eval,
-    EvalRo,
-    Evalsha,
-    EvalshaRo,
-    Script,
-    Fcall,
-    FcallRo,
-    Function,
-    Module,
-    Invoke,
-    InvokeRo,
-    Session,
-    Outcome,
-}
-
-/// Commands that touch no data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the table says what each does")]
-pub enum Local {
-    Ping,
-    Echo,
-    Hello,
-    Select,
-    Auth,
-    Client,
-    Command,
-    Info,
-    Config,
-    Time,
-    Role,
-    Cluster,
-    Sentinel,
-    Save,
-    Shutdown,
-    Replicaof,
-    Swapdb,
-    Monitor,
-    Debug,
-    Lolwut,
-    Wait,
-    Slowlog,
-    Latency,
-    HotKeys,
-    Readonly,
-    Readwrite,
-    Freshness,
-    Procedures,
-    Acl,
-    MemoryOf,
-    Lastsave,
-}
-
 /// Commands about the connection and its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the table says what each does")]
+#[allow(missing_docs, reason = "the entries say what each does")]
 pub enum Control {
     Subscribe,
     Psubscribe,
@@ -283,30 +84,64 @@ pub enum Keyless {
     NoData,
 }
 
-/// One row.
-#[derive(Debug)]
+impl Keys {
+    /// No word.
+    pub const NONE: Keys = Keys { first: 0, last: 0, step: 0 };
+}
+
+/// An entry.
+#[derive(Clone, Copy, Debug)]
 pub struct Spec {
+    /// Its number, in requests.
+    pub opcode: Opcode,
+    /// Its number among commands and subcommands, in sets of them; its subcommands have those behind it. It is given where entries are collected.
+    pub id: u16,
+    /// The file of its family, a place in their list. It is given there, too.
+    pub family: u8,
     /// Who runs it.
     pub command: Command,
     /// In small letters.
     pub name: &'static str,
     /// How many words, the name included; negative: at least so many.
     pub arity: i8,
-    /// Redis's flags, separated by spaces.
-    pub flags: &'static str,
+    /// Redis's flags, and ours.
+    pub flags: Flags,
+    /// Redis's flags as `COMMAND` tells them, if others than it has: those of subcommands, which Redis tells of these alone, and what a script may do.
+    pub told: Option<Flags>,
     /// Which words are keys.
     pub keys: Keys,
     /// Why there are none, or none in a fixed place; `None`: `keys` says where they are.
     pub keyless: Option<Keyless>,
+    /// How Redis has its keys found and what becomes of them, one specification after another, with `;` between: `flags`, where the first key is sought
+    /// (`index at` or `keyword word from`), and how many there are (`range last step limit` or `keynum at first step`).
+    pub specs: &'static str,
+    /// What becomes of its first key, and of the others: [`READ`] and [`WRITE`]. It follows from `specs`, where entries are collected.
+    pub uses: [u8; 2],
+    /// The same of its first key, if that depends on its other words.
+    pub narrows: Option<fn(Args<'_>) -> u8>,
+    /// What it waits for, if it may have to: for data, or for a compiler. `None` if there is nothing to wait for, or its words make no sense, of which
+    /// it will tell.
+    pub wait: Option<fn(Args<'_>) -> Option<Wait>>,
     /// `string`, `generic`, `hash` and so on, as Redis groups them.
     pub group: &'static str,
+    /// Its [categories](category), if they do not follow from group and flags.
+    pub categories: Option<u32>,
     /// The version of Redis that brought it; of our own commands, ours.
     pub since: &'static str,
     /// One sentence.
     pub summary: &'static str,
+    /// Tips for clients, as Redis has them, with commas between.
+    pub tips: &'static str,
+    /// What `COMMAND DOCS` tells besides, as [`docs`] has it.
+    pub docs: &'static str,
     /// Empty unless the second word chooses one.
     pub subcommands: &'static [Subcommand],
 }
+
+/// It tells what the key holds.
+pub const READ: u8 = 1;
+/// It changes what the key holds.
+pub const WRITE: u8 = 2;
 
 /// A second word that changes what a command does.
 #[derive(Debug)]
@@ -317,67 +152,60 @@ pub struct Subcommand {
     pub full_name: &'static str,
     /// How many words, both names included; negative: at least so many.
     pub arity: i8,
+    /// Its flags; `None`: Redis has none such, and flags and keys are those of the command.
+    pub flags: Option<Flags>,
+    /// Which words are keys.
+    pub keys: Keys,
+    /// As of a command.
+    pub specs: &'static str,
+    /// Its [categories](category), but for those that follow from them.
+    pub categories: u32,
+    /// Tips for clients, as Redis has them, with commas between.
+    pub tips: &'static str,
+    /// What `COMMAND DOCS` tells, as [`docs`] has it.
+    pub docs: &'static str,
 }
 
-/// No row.
-const NONE: u8 = 0xff;
-
-/// Rows by a hash of their names; what is taken goes to the next place.
-static PLACES: [u8; 1024] = places();
-
-const fn places() -> [u8; 1024] {
-    let (mut places, mut at) = ([NONE; 1024], 0);
-    while at < COMMANDS.len() {
-        let mut place = place_of(COMMANDS[at].name.as_bytes());
-        while places[place] != NONE {
-            place = (place + 1) % 1024;
-        }
-        places[place] = at as u8;
-        at += 1;
-    }
-    places
+impl Spec {
+    /// What an entry does not say.
+    pub(crate) const BARE: Spec = Spec {
+        opcode: Opcode::numbered(0),
+        id: 0,
+        family: 0,
+        command: Command::Local,
+        name: "",
+        arity: 0,
+        flags: Flags::NONE,
+        told: None,
+        keys: Keys::NONE,
+        keyless: None,
+        specs: "",
+        uses: [0; 2],
+        narrows: None,
+        wait: None,
+        group: "",
+        categories: None,
+        since: "",
+        summary: "",
+        tips: "",
+        docs: "",
+        subcommands: &[],
+    };
 }
 
-const fn place_of(name: &[u8]) -> usize {
-    let (mut hash, mut at) = (0x811c_9dc5u32, 0);
-    while at < name.len() {
-        hash = (hash ^ (name[at] | 0x20) as u32).wrapping_mul(0x0100_0193);
-        at += 1;
-    }
-    ((hash ^ hash >> 16) % 1024) as usize
-}
-
-/// A row, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opcode(u8);
-
-impl Opcode {
-    /// The row of a name, in letters of any size.
-    pub fn find(name: &[u8]) -> Option<Opcode> {
-        let mut place = place_of(name);
-        loop {
-            let at = PLACES[place];
-            if COMMANDS.get(usize::from(at))?.name.as_bytes().eq_ignore_ascii_case(name) {
-                return Some(Opcode(at));
-            }
-            place = (place + 1) % PLACES.len();
-        }
-    }
-
-    /// The row of a number that came from outside.
-    pub fn decode(byte: u8) -> Option<Opcode> {
-        (usize::from(byte) < COMMANDS.len()).then_some(Opcode(byte))
-    }
-
-    /// Its number.
-    pub fn byte(self) -> u8 {
-        self.0
-    }
-
-    /// The row.
-    pub fn spec(self) -> &'static Spec {
-        &COMMANDS[usize::from(self.0)]
-    }
+impl Subcommand {
+    /// What it does not say.
+    pub(crate) const BARE: Subcommand = Subcommand {
+        name: "",
+        full_name: "",
+        arity: 0,
+        flags: None,
+        keys: Keys::NONE,
+        specs: "",
+        categories: 0,
+        tips: "",
+        docs: "",
+    };
 }
 
 impl Spec {
@@ -405,8 +233,9 @@ impl Spec {
     }
 
     /// Whether it may run among others in a block: it is about data, not about sessions.
+    #[inline]
     pub fn is_ordinary(&self) -> bool {
-        matches!(self.command, Command::Data(data) if !matches!(data, Data::Session | Data::Outcome))
+        self.command == Command::Data && self.keyless != Some(Keyless::Session)
     }
 
     /// Whether it may run under a number of a session: what is ordinary, procedures, and what commits an open transaction.
@@ -415,50 +244,102 @@ impl Spec {
     }
 
     /// Whether it runs a script, which may write keys that no word of it names.
+    #[inline]
     pub fn runs_scripts(&self) -> bool {
-        use Data::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo};
-        matches!(self.command, Command::Data(Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo))
+        self.has(flags::RUNS_SCRIPTS)
     }
 
     /// Whether it asks in its transaction what its caller may do: which commands a script calls, and which tables are listed, is known only there.
+    #[inline]
     pub fn asks_rules(&self) -> bool {
-        self.runs_scripts() || matches!(self.command, Command::Data(Data::Table))
+        self.runs_scripts() || self.keyless == Some(Keyless::Table) && !self.subcommands.is_empty()
     }
 
     /// Whether it asks in its transaction who its caller is: sessions belong to users.
+    #[inline]
     pub fn asks_caller(&self) -> bool {
         self.keyless == Some(Keyless::Session)
     }
 
     /// Whether it runs code that may write keys that no word of it names.
     pub fn runs_code(&self) -> bool {
-        self.runs_scripts() || matches!(self.command, Command::Data(Data::Invoke | Data::InvokeRo))
+        self.has(flags::RUNS_SCRIPTS | flags::RUNS_MODULES)
     }
 
     /// The event of `LATENCY` as which it counts when it takes long.
     pub fn latency_event(&self) -> &'static str {
-        if self.has_flag("fast") { "fast-command" } else { "command" }
+        if self.has(flags::FAST) { "fast-command" } else { "command" }
     }
 
     /// Whether it touches data and changes none.
+    #[inline]
     pub fn reads(&self) -> bool {
-        self.flags.starts_with("readonly")
+        self.command == Command::Data && self.has(flags::READONLY)
     }
 
     /// Whether word `word` is a key, or may be one because others say how many there are.
     pub fn may_be_key(&self, word: usize) -> bool {
-        self.keys.contains(word) || self.has_flag("movablekeys")
+        self.keys.contains(word) || self.has(flags::MOVABLEKEYS)
     }
 
-    /// Whether it has this flag.
-    pub fn has_flag(&self, wanted: &str) -> bool {
-        self.flags().any(|flag| flag == wanted)
+    /// Whether it has some of these [`flags`].
+    #[inline]
+    pub fn has(&self, some: u32) -> bool {
+        self.flags.has(some)
     }
 
-    /// The flags, one by one.
-    pub fn flags(&self) -> impl Iterator<Item = &'static str> + Clone {
-        self.flags.split(' ')
+    /// What it does with the key at this place among its keys: what Redis's specifications say.
+    pub fn uses(&self, nth: usize, args: Args<'_>) -> u8 {
+        match self.narrows {
+            Some(narrows) if nth == 0 => narrows(args),
+            _ => self.uses[nth.min(1)],
+        }
     }
+
+    /// The entry with what follows from the rest of it.
+    pub(crate) const fn completed(mut self, id: u16, family: u8) -> Spec {
+        let first = until(self.specs.as_bytes(), 0);
+        let second = if first < self.specs.len() { first + 1 } else { 0 };
+        self.uses = [self.use_at(0), self.use_at(second)];
+        self.id = id;
+        self.family = family;
+        self
+    }
+
+    /// What the specification that begins there says of a key.
+    const fn use_at(&self, at: usize) -> u8 {
+        let specs = self.specs.as_bytes();
+        if specs.is_empty() {
+            let reads = matches!(self.command, Command::Data) && self.flags.has(flags::READONLY);
+            // Whatever is not said does both: too strict at worst.
+            return if reads { READ } else { READ | WRITE };
+        }
+        let mut tells = false;
+        let mut word = at;
+        while word < specs.len() && specs[word] != b' ' {
+            tells |= begins(specs, word, b",access");
+            word += 1;
+        }
+        let changes = if begins(specs, at, b"RO") { 0 } else { WRITE };
+        if tells { READ | changes } else { changes }
+    }
+}
+
+/// Where the specification ends that begins there.
+const fn until(specs: &[u8], mut at: usize) -> usize {
+    while at < specs.len() && specs[at] != b';' {
+        at += 1;
+    }
+    at
+}
+
+/// Whether this stands there.
+const fn begins(text: &[u8], at: usize, wanted: &[u8]) -> bool {
+    let mut same = 0;
+    while same < wanted.len() && at + same < text.len() && text[at + same] == wanted[same] {
+        same += 1;
+    }
+    same == wanted.len()
 }
 
 impl Keys {
@@ -480,24 +361,45 @@ fn fits(arity: i8, words: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use entry::words::{NO_DATA, ONE_KEY, PAIRS};
+
+    #[test]
+    fn keys_of_pairs_are_every_second_word() {
+        let keys: Vec<usize> = (0..7).filter(|&word| PAIRS.0.contains(word)).collect();
+        assert_eq!(keys, [1, 3, 5]);
+        assert!(!(0..7).any(|word| NO_DATA.0.contains(word)));
+        assert!(ONE_KEY.0.contains(1) && !ONE_KEY.0.contains(2));
+    }
 
     #[test]
     fn rows_can_be_found_and_are_named_once() {
-        for (at, spec) in COMMANDS.iter().enumerate() {
-            let upper = spec.name.to_ascii_uppercase();
-            assert_eq!(Opcode::find(upper.as_bytes()), Opcode::decode(at as u8), "{upper}");
+        for opcode in Opcode::all() {
+            let upper = opcode.spec().name.to_ascii_uppercase();
+            assert_eq!(Opcode::find(upper.as_bytes()), Some(opcode), "{upper}");
         }
         assert_eq!(Opcode::find(b""), None);
         assert_eq!(Opcode::find(b"gets"), None);
-        assert!(COMMANDS.len() < 0xfe, "0xfe and 0xff stand for something else where an opcode is");
+        assert!(Opcode::all().len() < 0xfe, "0xfe and 0xff stand for something else where an opcode is");
     }
 
     #[test]
     fn data_is_read_or_written() {
-        for spec in COMMANDS {
-            let data = matches!(spec.command, Command::Data(_));
-            let first = spec.flags().next();
-            assert_eq!(data, spec.reads() || first == Some("write"), "{}", spec.name);
+        for spec in Opcode::all().map(Opcode::spec).filter(|spec| spec.command == Command::Data) {
+            assert!(spec.reads() != spec.has(flags::WRITE), "{}", spec.name);
         }
+    }
+
+    #[test]
+    fn what_becomes_of_keys_follows_from_their_specifications() {
+        let uses = |specs| Spec { specs, ..Spec::BARE }.completed(0, 0).uses;
+        assert_eq!(uses("RO index 1 range 0 1 0"), [0, 0]);
+        assert_eq!(uses("RO,access index 1 range -1 1 0"), [READ, READ]);
+        assert_eq!(
+            uses("RW,access,delete index 1 range 0 1 0;RW,insert index 2 range 0 1 0"),
+            [READ | WRITE, WRITE]
+        );
+        assert_eq!(uses("OW,update index 1 range 0 1 0;RO,access index 2 keynum 0 1 1"), [WRITE, READ]);
+        assert_eq!(uses("RM,delete index 1 range -1 1 0"), [WRITE, WRITE]);
+        assert_eq!(uses(""), [READ | WRITE; 2]);
     }
 }

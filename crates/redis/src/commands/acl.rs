@@ -9,10 +9,148 @@ use crate::acl::selector::Selector;
 use crate::acl::{Denied, User, absent, ids, may};
 use crate::client_state::ClientState;
 use crate::command::Opcode;
+use crate::command::entry::commands;
 use crate::effort::{Effort, LOOK, few};
 use crate::errors::CommandError;
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    local(args, client, door, effort, reply);
+
+    ACL = 203 {
+        run: acl(args, client, door, effort, reply),
+        name: "acl", arity: -2, flags: NOSCRIPT | LOADING | STALE | STANDS_ALONE | CHANGES_USERS | LONG,
+        keys: NO_DATA, group: "server", since: "6.0.0",
+        summary: "A container for Access List Control commands",
+        told: Some(Flags(0)),
+        docs: "
+            complexity Depends on subcommand.
+        ",
+        subcommands: subcommands! { "acl":
+            "cat" -2 {
+                flags: Some(Flags(NOSCRIPT | LOADING | STALE)),
+                docs: "
+                    summary List the ACL categories or the commands inside a category
+                    since 6.0.0
+                    complexity O(1) since the categories and commands are a fixed set.
+                    - categoryname: string optional
+                ",
+            }
+            "deluser" -3 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                docs: "
+                    summary Remove the specified ACL users and the associated rules
+                    since 6.0.0
+                    complexity O(1) amortized time considering the typical user.
+                    - username: string multiple
+                ",
+            }
+            "dryrun" -4 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                docs: "
+                    summary Returns whether the user can execute the given command without executing the command.
+                    since 7.0.0
+                    complexity O(1).
+                    - username: string
+                    - command: string
+                    - arg: string optional multiple
+                ",
+            }
+            "genpass" -2 {
+                flags: Some(Flags(NOSCRIPT | LOADING | STALE)),
+                docs: "
+                    summary Generate a pseudorandom secure password to use for ACL users
+                    since 6.0.0
+                    complexity O(1)
+                    - bits: integer optional
+                ",
+            }
+            "getuser" 3 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                docs: "
+                    summary Get the rules for a specific ACL user
+                    since 6.0.0
+                    complexity O(N). Where N is the number of password, command and pattern rules that the user has.
+                    history 6.2.0 Added Pub/Sub channel patterns.
+                    history 7.0.0 Added selectors and changed the format of key and channel patterns from a list to their rule representation.
+                    - username: string
+                ",
+            }
+            "help" 2 {
+                flags: Some(Flags(LOADING | STALE)),
+                docs: "
+                    summary Show helpful text about the different subcommands
+                    since 6.0.0
+                    complexity O(1)
+                ",
+            }
+            "list" 2 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                docs: "
+                    summary List the current ACL rules in ACL config file format
+                    since 6.0.0
+                    complexity O(N). Where N is the number of configured users.
+                ",
+            }
+            "load" 2 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                docs: "
+                    summary Reload the ACLs from the configured ACL file
+                    since 6.0.0
+                    complexity O(N). Where N is the number of configured users.
+                ",
+            }
+            "log" -2 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                docs: "
+                    summary List latest events denied because of ACLs in place
+                    since 6.0.0
+                    complexity O(N) with N being the number of entries shown.
+                    - operation: oneof optional
+                    -- count: integer
+                    -- reset: pure-token 'RESET'
+                ",
+            }
+            "save" 2 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                docs: "
+                    summary Save the current ACL rules in the configured ACL file
+                    since 6.0.0
+                    complexity O(N). Where N is the number of configured users.
+                ",
+            }
+            "setuser" -3 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                docs: "
+                    summary Modify or create the rules for a specific ACL user
+                    since 6.0.0
+                    complexity O(N). Where N is the number of rules provided.
+                    history 6.2.0 Added Pub/Sub channel patterns.
+                    history 7.0.0 Added selectors and key based permissions.
+                    - username: string
+                    - rule: string optional multiple
+                ",
+            }
+            "users" 2 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                docs: "
+                    summary List the username of all the configured ACL rules
+                    since 6.0.0
+                    complexity O(N). Where N is the number of configured users.
+                ",
+            }
+            "whoami" 2 {
+                flags: Some(Flags(NOSCRIPT | LOADING | STALE)),
+                docs: "
+                    summary Return the name of the user associated to the current connection
+                    since 6.0.0
+                    complexity O(1)
+                ",
+            }
+        },
+    }
+}
 
 /// Steps of one user more, to be named.
 const USER: u64 = 32;

@@ -5,6 +5,7 @@
 use super::help;
 use super::words::integer;
 use crate::client_state::ClientState;
+use crate::command::entry::commands;
 use crate::effort::{COUNTS, Effort, LOOK, few};
 use crate::errors::CommandError;
 use crate::number::parse_integer;
@@ -12,6 +13,116 @@ use crate::reply::Reply;
 use crate::request::Args;
 use crate::topology::apart;
 use crate::{Door, settings};
+
+commands! {
+    local(args, client, door, effort, reply);
+
+    CONFIG = 156 {
+        run: config(args, door, effort, reply),
+        name: "config", arity: -2, flags: LOADING | CHANGES_USERS | LONG, keys: NO_DATA, group: "server",
+        since: "2.0.0",
+        summary: "A container for server configuration commands",
+        told: Some(Flags(0)),
+        docs: "
+            complexity Depends on subcommand.
+        ",
+        subcommands: subcommands! { "config":
+            "get" -3 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                docs: "
+                    summary Get the values of configuration parameters
+                    since 2.0.0
+                    complexity O(N) when N is the number of configuration parameters provided
+                    history 7.0.0 Added the ability to pass multiple pattern parameters in one call
+                    - parameter: block multiple
+                    -- parameter: string
+                ",
+            }
+            "help" 2 {
+                flags: Some(Flags(LOADING | STALE)),
+                docs: "
+                    summary Show helpful text about the different subcommands
+                    since 5.0.0
+                    complexity O(1)
+                ",
+            }
+            "resetstat" 2 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                docs: "
+                    summary Reset the stats returned by INFO
+                    since 2.0.0
+                    complexity O(1)
+                ",
+            }
+            "rewrite" 2 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                docs: "
+                    summary Rewrite the configuration file with the in memory configuration
+                    since 2.8.0
+                    complexity O(1)
+                ",
+            }
+            "set" -4 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), tips: "request_policy:all_nodes,response_policy:all_succeeded", categories: category::ADMIN,
+                docs: "
+                    summary Set configuration parameters to the given values
+                    since 2.0.0
+                    complexity O(N) when N is the number of configuration parameters provided
+                    history 7.0.0 Added the ability to set multiple parameters in one call.
+                    - parameter_value: block multiple
+                    -- parameter: string
+                    -- value: string
+                ",
+            }
+        },
+    }
+
+    TIME = 157 {
+        run: time(client, reply),
+        name: "time", arity: 1, flags: LOADING | STALE | FAST | IN_SCRIPTS, keys: NO_DATA, group: "server",
+        since: "2.6.0",
+        summary: "Return the current server time",
+        tips: "nondeterministic_output",
+        docs: "
+            complexity O(1)
+        ",
+    }
+
+    ROLE = 158 {
+        run: role(door, effort, reply),
+        name: "role", arity: 1, flags: NOSCRIPT | LOADING | STALE | FAST, keys: NO_DATA, group: "server",
+        since: "2.8.12",
+        summary: "Return the role of the instance in the context of replication",
+        categories: Some(category::ADMIN | category::FAST),
+        docs: "
+            complexity O(1)
+        ",
+    }
+
+    WAIT = 172 {
+        run: wait(args, door, reply),
+        name: "wait", arity: 3, flags: NOSCRIPT, keys: NO_DATA, group: "generic", since: "3.0.0",
+        summary: "Wait for the synchronous replication of all the write commands sent in the context of the current connection",
+        categories: Some(category::CONNECTION),
+        tips: "request_policy:all_shards,response_policy:agg_min",
+        docs: "
+            complexity O(1)
+            - numreplicas: integer
+            - timeout: integer
+        ",
+    }
+
+    LASTSAVE = 214 {
+        run: lastsave(door, reply),
+        name: "lastsave", arity: 1, flags: LOADING | STALE | FAST, keys: NO_DATA, group: "server",
+        since: "1.0.0",
+        summary: "Get the Unix time of the last checkpoint",
+        categories: Some(category::ADMIN | category::FAST),
+        docs: "
+            complexity O(1)
+        ",
+    }
+}
 
 /// `CONFIG GET pattern .. | SET name value .. | RESETSTAT`
 pub fn config(
@@ -99,6 +210,12 @@ pub fn role(door: &Door, effort: &Effort, reply: &mut Reply<'_>) -> Result<(), C
     reply.integer(port.into());
     reply.bulk(if now.ask.is_some() { b"connected" } else { b"connect" });
     reply.integer(0);
+    Ok(())
+}
+
+/// `LASTSAVE`
+fn lastsave(door: &Door, reply: &mut Reply<'_>) -> Result<(), CommandError> {
+    reply.integer(door.operations.figures().saved_unix_s as i64);
     Ok(())
 }
 

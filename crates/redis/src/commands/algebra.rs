@@ -7,6 +7,7 @@ use highwater_core::Transaction;
 
 use super::sets::{add, members, reply_set};
 use super::words::{is, unsigned};
+use crate::command::entry::commands;
 use crate::errors::CommandError;
 use crate::keyspace::head::{Head, Kind};
 use crate::keyspace::rows::hash;
@@ -14,6 +15,96 @@ use crate::keyspace::{Done, Failure, Keyspace};
 use crate::number::parse_integer;
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    data(args, keyspace, reply);
+
+    SINTER = 84 {
+        run: sets(args, Join::Intersection, keyspace, reply),
+        name: "sinter", arity: -2, flags: READONLY, keys: ALL_KEYS, group: "set", since: "1.0.0",
+        summary: "Intersect multiple sets",
+        specs: "RO,access index 1 range -1 1 0",
+        tips: "nondeterministic_output_order",
+        docs: "
+            complexity O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.
+            - key: key #0 multiple
+        ",
+    }
+
+    SUNION = 85 {
+        run: sets(args, Join::Union, keyspace, reply),
+        name: "sunion", arity: -2, flags: READONLY, keys: ALL_KEYS, group: "set", since: "1.0.0",
+        summary: "Add multiple sets",
+        specs: "RO,access index 1 range -1 1 0",
+        tips: "nondeterministic_output_order",
+        docs: "
+            complexity O(N) where N is the total number of elements in all given sets.
+            - key: key #0 multiple
+        ",
+    }
+
+    SDIFF = 86 {
+        run: sets(args, Join::Difference, keyspace, reply),
+        name: "sdiff", arity: -2, flags: READONLY, keys: ALL_KEYS, group: "set", since: "1.0.0",
+        summary: "Subtract multiple sets",
+        specs: "RO,access index 1 range -1 1 0",
+        tips: "nondeterministic_output_order",
+        docs: "
+            complexity O(N) where N is the total number of elements in all given sets.
+            - key: key #0 multiple
+        ",
+    }
+
+    SINTERSTORE = 87 {
+        run: store(args, Join::Intersection, keyspace, reply),
+        name: "sinterstore", arity: -3, flags: WRITE | DENYOOM, keys: ALL_KEYS, group: "set", since: "1.0.0",
+        summary: "Intersect multiple sets and store the resulting set in a key",
+        specs: "RW,update index 1 range 0 1 0;RO,access index 2 range -1 1 0",
+        docs: "
+            complexity O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.
+            - destination: key #0
+            - key: key #1 multiple
+        ",
+    }
+
+    SUNIONSTORE = 88 {
+        run: store(args, Join::Union, keyspace, reply),
+        name: "sunionstore", arity: -3, flags: WRITE | DENYOOM, keys: ALL_KEYS, group: "set", since: "1.0.0",
+        summary: "Add multiple sets and store the resulting set in a key",
+        specs: "OW,update index 1 range 0 1 0;RO,access index 2 range -1 1 0",
+        docs: "
+            complexity O(N) where N is the total number of elements in all given sets.
+            - destination: key #0
+            - key: key #1 multiple
+        ",
+    }
+
+    SDIFFSTORE = 89 {
+        run: store(args, Join::Difference, keyspace, reply),
+        name: "sdiffstore", arity: -3, flags: WRITE | DENYOOM, keys: ALL_KEYS, group: "set", since: "1.0.0",
+        summary: "Subtract multiple sets and store the resulting set in a key",
+        specs: "OW,update index 1 range 0 1 0;RO,access index 2 range -1 1 0",
+        docs: "
+            complexity O(N) where N is the total number of elements in all given sets.
+            - destination: key #0
+            - key: key #1 multiple
+        ",
+    }
+
+    SINTERCARD = 90 {
+        run: sintercard(args, keyspace, reply),
+        name: "sintercard", arity: -3, flags: READONLY | MOVABLEKEYS, keys: COUNTED, group: "set",
+        since: "7.0.0",
+        summary: "Intersect multiple sets and return the cardinality of the result",
+        specs: "RO,access index 1 keynum 0 1 1",
+        docs: "
+            complexity O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.
+            - numkeys: integer
+            - key: key #0 multiple
+            - limit: integer 'LIMIT' optional
+        ",
+    }
+}
 
 /// A result of more members is stored in the order of its rows.
 const LARGE: usize = 1024;

@@ -5,10 +5,29 @@ use crate::Door;
 use crate::acl::log::{Context, Entry, Reason};
 use crate::acl::{Caller, Denied};
 use crate::client_state::ClientState;
+use crate::command::entry::commands;
 use crate::effort::{Effort, LOOK};
 use crate::errors::CommandError;
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    local(args, client, door, effort, reply);
+
+    AUTH = 152 {
+        run: auth(args, client, door, effort, reply),
+        name: "auth", arity: -2,
+        flags: NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY | STANDS_ALONE, keys: NO_DATA,
+        group: "connection", since: "1.0.0",
+        summary: "Authenticate to the server",
+        docs: "
+            complexity O(N) where N is the number of passwords defined for the user
+            history 6.0.0 Added ACL style (username and password).
+            - username: string @6.0.0 optional
+            - password: string
+        ",
+    }
+}
 
 /// `AUTH [name] password`
 pub fn auth(

@@ -5,11 +5,62 @@ use highwater_core::Transaction;
 use super::bits::offset;
 use super::strings::is_short;
 use super::words::{integer, is};
+use crate::command::entry::commands;
+use crate::command::{READ, WRITE};
 use crate::errors::CommandError;
 use crate::keyspace::{Done, Keyspace, check_value};
 use crate::number::parse_integer;
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    data(args, keyspace, reply);
+
+    BITFIELD = 33 {
+        run: bitfield(args, false, keyspace, reply),
+        name: "bitfield", arity: -2, flags: WRITE | DENYOOM, keys: ONE_KEY, group: "bitmap", since: "3.2.0",
+        summary: "Perform arbitrary bitfield integer operations on strings",
+        specs: "RW,access,update,variable_flags index 1 range 0 1 0",
+        narrows: Some(uses_of_bitfield),
+        docs: "
+            complexity O(N) where N is the length of the string afterwards, for each subcommand that writes; O(1) for each that reads
+            - key: key #0
+            - operation: oneof optional multiple
+            -- encoding_offset: block 'GET'
+            --- encoding: string
+            --- offset: integer
+            -- write: block
+            --- wrap_sat_fail: oneof 'OVERFLOW' optional
+            ---- wrap: pure-token 'WRAP'
+            ---- sat: pure-token 'SAT'
+            ---- fail: pure-token 'FAIL'
+            --- write_operation: oneof
+            ---- encoding_offset_value: block 'SET'
+            ----- encoding: string
+            ----- offset: integer
+            ----- value: integer
+            ---- encoding_offset_increment: block 'INCRBY'
+            ----- encoding: string
+            ----- offset: integer
+            ----- increment: integer
+        ",
+    }
+
+    BITFIELD_RO = 34 {
+        run: bitfield(args, true, keyspace, reply),
+        name: "bitfield_ro", arity: -2, flags: READONLY | FAST, keys: ONE_KEY, group: "bitmap",
+        since: "6.0.0",
+        summary: "Perform arbitrary bitfield integer operations on strings. Read-only variant of BITFIELD",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(1) for each subcommand specified
+            - key: key #0
+            - encoding_offset: block 'GET' optional multiple multiple_token
+            -- encoding: string
+            -- offset: integer
+        ",
+    }
+}
 
 /// The type of a field: `i` or `u` and its width in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,4 +233,25 @@ pub fn bitfield<T: Transaction>(
         keyspace.change(key, &value, is_short(value.len()))?;
     }
     Ok(())
+}
+
+/// It only reads, if all of it does.
+fn uses_of_bitfield(args: Args<'_>) -> u8 {
+    if only_gets(args) { READ } else { READ | WRITE }
+}
+
+/// Whether a `BITFIELD` reads only.
+fn only_gets(mut args: Args<'_>) -> bool {
+    args.next();
+    while let Some(word) = args.next() {
+        if !word.eq_ignore_ascii_case(b"get") || args.len() < 2 {
+            // `OVERFLOW` alone changes nothing.
+            if word.eq_ignore_ascii_case(b"overflow") && args.next().is_some() {
+                continue;
+            }
+            return false;
+        }
+        args.nth(1);
+    }
+    true
 }

@@ -5,11 +5,93 @@ use highwater_core::limits::MAX_VALUE_BYTES;
 
 use super::strings::is_short;
 use super::words::{integer, is};
+use crate::command::entry::commands;
 use crate::errors::CommandError;
 use crate::keyspace::{Done, Failure, Keyspace, check_value};
 use crate::number::parse_integer;
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    data(args, keyspace, reply);
+
+    SETBIT = 28 {
+        run: setbit(args, keyspace, reply),
+        name: "setbit", arity: 4, flags: WRITE | DENYOOM, keys: ONE_KEY, group: "bitmap", since: "2.2.0",
+        summary: "Sets or clears the bit at offset in the string value stored at key",
+        specs: "RW,access,update index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the length of the string afterwards
+            - key: key #0
+            - offset: integer
+            - value: integer
+        ",
+    }
+
+    GETBIT = 29 {
+        run: getbit(args, keyspace, reply),
+        name: "getbit", arity: 3, flags: READONLY | FAST, keys: ONE_KEY, group: "bitmap", since: "2.2.0",
+        summary: "Returns the bit value at offset in the string value stored at key",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+            - offset: integer
+        ",
+    }
+
+    BITCOUNT = 30 {
+        run: bitcount(args, keyspace, reply),
+        name: "bitcount", arity: -2, flags: READONLY, keys: ONE_KEY, group: "bitmap", since: "2.6.0",
+        summary: "Count set bits in a string",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(N)
+            history 7.0.0 Added the `BYTE|BIT` option.
+            - key: key #0
+            - index: block optional
+            -- start: integer
+            -- end: integer
+            -- index_unit: oneof @7.0.0 optional
+            --- byte: pure-token 'BYTE'
+            --- bit: pure-token 'BIT'
+        ",
+    }
+
+    BITPOS = 31 {
+        run: bitpos(args, keyspace, reply),
+        name: "bitpos", arity: -3, flags: READONLY, keys: ONE_KEY, group: "bitmap", since: "2.8.7",
+        summary: "Find first bit set or clear in a string",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(N)
+            history 7.0.0 Added the `BYTE|BIT` option.
+            - key: key #0
+            - bit: integer
+            - index: block optional
+            -- start: integer
+            -- end_index: block optional
+            --- end: integer
+            --- index_unit: oneof @7.0.0 optional
+            ---- byte: pure-token 'BYTE'
+            ---- bit: pure-token 'BIT'
+        ",
+    }
+
+    BITOP = 32 {
+        run: bitop(args, keyspace, reply),
+        name: "bitop", arity: -4, flags: WRITE | DENYOOM, keys: keys(2, -1, 1), group: "bitmap",
+        since: "2.6.0",
+        summary: "Perform bitwise operations between strings",
+        specs: "OW,update index 2 range 0 1 0;RO,access index 3 range -1 1 0",
+        docs: "
+            complexity O(N)
+            - operation: string
+            - destkey: key #0
+            - key: key #1 multiple
+        ",
+    }
+}
 
 /// Longest string of Redis, in bits: offsets beyond are none.
 const MOST_BITS: i64 = 512 << 23;

@@ -7,7 +7,8 @@ use highwater_core::{Direction, Transaction};
 
 use super::lists::{end, lmpop, moved};
 use super::zsets::{take, zmpop};
-use crate::command::Data;
+use crate::command::entry::commands;
+use crate::command::{Awaited, Wait};
 use crate::double::parse_double;
 use crate::errors::CommandError;
 use crate::keyspace::head::Kind;
@@ -18,49 +19,169 @@ use crate::number::parse_integer;
 use crate::reply::Reply;
 use crate::request::Args;
 
-/// What a command waits for, and for how long.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// Whatever of these has something.
-    pub keys: Vec<Vec<u8>>,
-    /// `None`: for ever.
-    pub timeout_ms: Option<u64>,
-    /// Data that comes under them.
-    pub what: Awaited,
-}
+commands! {
+    data(args, keyspace, reply);
 
-/// The things that clients wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaited {
-    /// Data: a look that finds none answers null.
-    Data,
-    /// A module that is compiled: a request that comes too early is told [`COMPILING`](crate::endings::COMPILING).
-    Module,
-}
+    BLPOP = 140 {
+        run: pop(args, End::Left, keyspace, reply),
+        name: "blpop", arity: -3, flags: WRITE | NOSCRIPT | BLOCKING, keys: keys(1, -2, 1), group: "list",
+        since: "2.0.0",
+        summary: "Remove and get the first element in a list, or block until one is available",
+        specs: "RW,access,delete index 1 range -2 1 0",
+        wait: Some(wait_for_all_but_last),
+        docs: "
+            complexity O(N) where N is the number of provided keys.
+            history 6.0.0 `timeout` is interpreted as a double instead of an integer.
+            - key: key #0 multiple
+            - timeout: double
+        ",
+    }
 
-/// What a blocking command waits for. `None`: it is none, or its arguments make no sense, of which it will tell.
-#[inline]
-pub fn wait_of(command: Data, args: Args<'_>) -> Option<Wait> {
-    use Data::{Blmove, Blmpop, Blpop, Brpop, Brpoplpush, Bzmpop, Bzpopmax, Bzpopmin};
-    match command {
-        Blpop | Brpop | Bzpopmin | Bzpopmax | Blmove | Brpoplpush | Blmpop | Bzmpop => {
-            read_wait(command, args)
-        }
-        _ => None,
+    BRPOP = 141 {
+        run: pop(args, End::Right, keyspace, reply),
+        name: "brpop", arity: -3, flags: WRITE | NOSCRIPT | BLOCKING, keys: keys(1, -2, 1), group: "list",
+        since: "2.0.0",
+        summary: "Remove and get the last element in a list, or block until one is available",
+        specs: "RW,access,delete index 1 range -2 1 0",
+        wait: Some(wait_for_all_but_last),
+        docs: "
+            complexity O(N) where N is the number of provided keys.
+            history 6.0.0 `timeout` is interpreted as a double instead of an integer.
+            - key: key #0 multiple
+            - timeout: double
+        ",
+    }
+
+    BZPOPMIN = 142 {
+        run: zpop(args, Direction::Forward, keyspace, reply),
+        name: "bzpopmin", arity: -3, flags: WRITE | NOSCRIPT | BLOCKING | FAST, keys: keys(1, -2, 1),
+        group: "sorted-set", since: "5.0.0",
+        summary: "Remove and return the member with the lowest score from one or more sorted sets, or block until one is available",
+        specs: "RW,access,delete index 1 range -2 1 0",
+        wait: Some(wait_for_all_but_last),
+        docs: "
+            complexity O(log(N)) with N being the number of elements in the sorted set.
+            history 6.0.0 `timeout` is interpreted as a double instead of an integer.
+            - key: key #0 multiple
+            - timeout: double
+        ",
+    }
+
+    BZPOPMAX = 143 {
+        run: zpop(args, Direction::Backward, keyspace, reply),
+        name: "bzpopmax", arity: -3, flags: WRITE | NOSCRIPT | BLOCKING | FAST, keys: keys(1, -2, 1),
+        group: "sorted-set", since: "5.0.0",
+        summary: "Remove and return the member with the highest score from one or more sorted sets, or block until one is available",
+        specs: "RW,access,delete index 1 range -2 1 0",
+        wait: Some(wait_for_all_but_last),
+        docs: "
+            complexity O(log(N)) with N being the number of elements in the sorted set.
+            history 6.0.0 `timeout` is interpreted as a double instead of an integer.
+            - key: key #0 multiple
+            - timeout: double
+        ",
+    }
+
+    BLMOVE = 144 {
+        run: blmove(args, keyspace, reply),
+        name: "blmove", arity: 6, flags: WRITE | DENYOOM | NOSCRIPT | BLOCKING, keys: TWO_KEYS, group: "list",
+        since: "6.2.0",
+        summary: "Pop an element from a list, push it to another list and return it; or block until one is available",
+        specs: "RW,access,delete index 1 range 0 1 0;RW,insert index 2 range 0 1 0",
+        wait: Some(wait_for_first),
+        docs: "
+            complexity O(1)
+            - source: key #0
+            - destination: key #1
+            - wherefrom: oneof
+            -- left: pure-token 'LEFT'
+            -- right: pure-token 'RIGHT'
+            - whereto: oneof
+            -- left: pure-token 'LEFT'
+            -- right: pure-token 'RIGHT'
+            - timeout: double
+        ",
+    }
+
+    BRPOPLPUSH = 145 {
+        run: brpoplpush(args, keyspace, reply),
+        name: "brpoplpush", arity: 4, flags: WRITE | DENYOOM | NOSCRIPT | BLOCKING, keys: TWO_KEYS,
+        group: "list", since: "2.2.0",
+        summary: "Pop an element from a list, push it to another list and return it; or block until one is available",
+        specs: "RW,access,delete index 1 range 0 1 0;RW,insert index 2 range 0 1 0",
+        wait: Some(wait_for_first),
+        docs: "
+            complexity O(1)
+            doc_flags deprecated
+            deprecated_since 6.2.0
+            replaced_by `BLMOVE` with the `RIGHT` and `LEFT` arguments
+            history 6.0.0 `timeout` is interpreted as a double instead of an integer.
+            - source: key #0
+            - destination: key #1
+            - timeout: double
+        ",
+    }
+
+    BLMPOP = 146 {
+        run: blmpop(args, keyspace, reply),
+        name: "blmpop", arity: -5, flags: WRITE | BLOCKING | MOVABLEKEYS, keys: COUNTED, group: "list",
+        since: "7.0.0",
+        summary: "Pop elements from a list, or block until one is available",
+        specs: "RW,access,delete index 2 keynum 0 1 1",
+        wait: Some(wait_for_counted),
+        docs: "
+            complexity O(N+M) where N is the number of provided keys and M is the number of elements returned.
+            - timeout: double
+            - numkeys: integer
+            - key: key #0 multiple
+            - where: oneof
+            -- left: pure-token 'LEFT'
+            -- right: pure-token 'RIGHT'
+            - count: integer 'COUNT' optional
+        ",
+    }
+
+    BZMPOP = 147 {
+        run: bzmpop(args, keyspace, reply),
+        name: "bzmpop", arity: -5, flags: WRITE | BLOCKING | MOVABLEKEYS, keys: COUNTED, group: "sorted-set",
+        since: "7.0.0",
+        summary: "Remove and return members with scores in a sorted set or block until one is available",
+        specs: "RW,access,delete index 2 keynum 0 1 1",
+        wait: Some(wait_for_counted),
+        docs: "
+            complexity O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.
+            - timeout: double
+            - numkeys: integer
+            - key: key #0 multiple
+            - where: oneof
+            -- min: pure-token 'MIN'
+            -- max: pure-token 'MAX'
+            - count: integer 'COUNT' optional
+        ",
     }
 }
 
-fn read_wait(command: Data, args: Args<'_>) -> Option<Wait> {
+/// Data under all words but the last, which is the timeout.
+fn wait_for_all_but_last(args: Args<'_>) -> Option<Wait> {
     let words: Vec<&[u8]> = args.collect();
-    let (timeout, keys) = match command {
-        Data::Blpop | Data::Brpop | Data::Bzpopmin | Data::Bzpopmax => words.split_last()?,
-        Data::Blmove | Data::Brpoplpush => (words.last()?, words.get(..1)?),
-        Data::Blmpop | Data::Bzmpop => {
-            let count = parse_integer(words.get(1)?)?;
-            (words.first()?, words.get(2..usize::try_from(count).ok()?.checked_add(2)?)?)
-        }
-        _ => return None,
-    };
+    let (timeout, keys) = words.split_last()?;
+    wait_for(timeout, keys)
+}
+
+/// Data under the first word; the last is the timeout.
+fn wait_for_first(args: Args<'_>) -> Option<Wait> {
+    let words: Vec<&[u8]> = args.collect();
+    wait_for(words.last()?, words.get(..1)?)
+}
+
+/// Data under as many words as the second says; the first is the timeout.
+fn wait_for_counted(args: Args<'_>) -> Option<Wait> {
+    let words: Vec<&[u8]> = args.collect();
+    let count = parse_integer(words.get(1)?)?;
+    wait_for(words.first()?, words.get(2..usize::try_from(count).ok()?.checked_add(2)?)?)
+}
+
+fn wait_for(timeout: &[u8], keys: &[&[u8]]) -> Option<Wait> {
     let timeout = timeout_ms(timeout).ok()?;
     if keys.is_empty() {
         return None;

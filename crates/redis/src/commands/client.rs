@@ -9,11 +9,239 @@ use super::words::is;
 use crate::Door;
 use crate::client_state::{ClientState, Replies};
 use crate::clients::{Card, Order};
+use crate::command::entry::commands;
 use crate::effort::{Effort, LOOK, few};
 use crate::errors::CommandError;
 use crate::number::parse_integer;
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    local(args, state, door, effort, reply);
+
+    CLIENT = 153 {
+        run: client(args, state, door, effort, reply),
+        name: "client", arity: -2, flags: NOSCRIPT | LOADING | STALE | LONG, keys: NO_DATA,
+        group: "connection", since: "2.4.0",
+        summary: "A container for client connection commands",
+        told: Some(Flags(0)),
+        categories: Some(0),
+        docs: "
+            complexity Depends on subcommand.
+        ",
+        subcommands: subcommands! { "client":
+            "id" 2 {
+                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), categories: category::CONNECTION,
+                docs: "
+                    summary Returns the client ID for the current connection
+                    since 5.0.0
+                    complexity O(1)
+                ",
+            }
+            "info" 2 {
+                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), tips: "nondeterministic_output", categories: category::CONNECTION,
+                docs: "
+                    summary Returns information about the current client connection.
+                    since 6.2.0
+                    complexity O(1)
+                ",
+            }
+            "list" -2 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), tips: "nondeterministic_output", categories: category::ADMIN | category::CONNECTION,
+                docs: "
+                    summary Get the list of client connections
+                    since 2.4.0
+                    complexity O(N) where N is the number of client connections
+                    history 2.8.12 Added unique client `id` field.
+                    history 5.0.0 Added optional `TYPE` filter.
+                    history 6.0.0 Added `user` field.
+                    history 6.2.0 Added `argv-mem`, `tot-mem`, `laddr` and `redir` fields and the optional `ID` filter.
+                    history 7.0.0 Added `resp`, `multi-mem`, `rbs` and `rbp` fields.
+                    history 7.0.3 Added `ssub` field.
+                    - normal_master_replica_pubsub: oneof 'TYPE' @5.0.0 optional
+                    -- normal: pure-token 'NORMAL'
+                    -- master: pure-token 'MASTER'
+                    -- replica: pure-token 'REPLICA'
+                    -- pubsub: pure-token 'PUBSUB'
+                    - id: block 'ID' @6.2.0 optional
+                    -- client-id: integer multiple
+                ",
+            }
+            "kill" -3 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN | category::CONNECTION,
+                docs: "
+                    summary Kill the connection of a client
+                    since 2.4.0
+                    complexity O(N) where N is the number of client connections
+                    history 2.8.12 Added new filter format.
+                    history 2.8.12 `ID` option.
+                    history 3.2.0 Added `master` type in for `TYPE` option.
+                    history 5.0.0 Replaced `slave` `TYPE` with `replica`. `slave` still supported for backward compatibility.
+                    history 6.2.0 `LADDR` option.
+                    - filter: oneof
+                    -- ip:port: string ~2.8.12
+                    -- new-format: oneof multiple
+                    --- client-id: integer 'ID' @2.8.12 optional
+                    --- normal_master_slave_pubsub: oneof 'TYPE' @2.8.12 optional
+                    ---- normal: pure-token 'NORMAL'
+                    ---- master: pure-token 'MASTER' @3.2.0
+                    ---- slave: pure-token 'SLAVE'
+                    ---- replica: pure-token 'REPLICA' @5.0.0
+                    ---- pubsub: pure-token 'PUBSUB'
+                    --- username: string 'USER' optional
+                    --- ip:port: string 'ADDR' optional
+                    --- ip:port: string 'LADDR' @6.2.0 optional
+                    --- yes/no: string 'SKIPME' optional
+                ",
+            }
+            "pause" -3 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN | category::CONNECTION,
+                docs: "
+                    summary Stop processing commands from clients for some time
+                    since 2.9.50
+                    complexity O(1)
+                    history 6.2.0 `CLIENT PAUSE WRITE` mode added along with the `mode` option.
+                    - timeout: integer
+                    - mode: oneof @6.2.0 optional
+                    -- write: pure-token 'WRITE'
+                    -- all: pure-token 'ALL'
+                ",
+            }
+            "unpause" 2 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN | category::CONNECTION,
+                docs: "
+                    summary Resume processing of clients that were paused
+                    since 6.2.0
+                    complexity O(N) Where N is the number of paused clients
+                ",
+            }
+            "reply" 3 {
+                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), categories: category::CONNECTION,
+                docs: "
+                    summary Instruct the server whether to reply to commands
+                    since 3.2.0
+                    complexity O(1)
+                    - on_off_skip: oneof
+                    -- on: pure-token 'ON'
+                    -- off: pure-token 'OFF'
+                    -- skip: pure-token 'SKIP'
+                ",
+            }
+            "unblock" -3 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN | category::CONNECTION,
+                docs: "
+                    summary Unblock a client blocked in a blocking command from a different connection
+                    since 5.0.0
+                    complexity O(log N) where N is the number of client connections
+                    - client-id: integer
+                    - timeout_error: oneof optional
+                    -- timeout: pure-token 'TIMEOUT'
+                    -- error: pure-token 'ERROR'
+                ",
+            }
+            "getredir" 2 {
+                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), categories: category::CONNECTION,
+                docs: "
+                    summary Get tracking notifications redirection client ID if any
+                    since 6.0.0
+                    complexity O(1)
+                ",
+            }
+            "tracking" -3 {
+                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), categories: category::CONNECTION,
+                docs: "
+                    summary Enable or disable server assisted client side caching support
+                    since 6.0.0
+                    complexity O(1). Some options may introduce additional complexity.
+                    - status: oneof
+                    -- on: pure-token 'ON'
+                    -- off: pure-token 'OFF'
+                    - client-id: integer 'REDIRECT' optional
+                    - prefix: string 'PREFIX' optional multiple multiple_token
+                    - bcast: pure-token 'BCAST' optional
+                    - optin: pure-token 'OPTIN' optional
+                    - optout: pure-token 'OPTOUT' optional
+                    - noloop: pure-token 'NOLOOP' optional
+                ",
+            }
+            "trackinginfo" 2 {
+                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), categories: category::CONNECTION,
+                docs: "
+                    summary Return information about server assisted client side caching for the current connection
+                    since 6.2.0
+                    complexity O(1)
+                ",
+            }
+            "caching" 3 {
+                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), categories: category::CONNECTION,
+                docs: "
+                    summary Instruct the server about tracking or not keys in the next request
+                    since 6.0.0
+                    complexity O(1)
+                    - mode: oneof
+                    -- yes: pure-token 'YES'
+                    -- no: pure-token 'NO'
+                ",
+            }
+            "no-evict" 3 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN | category::CONNECTION,
+                docs: "
+                    summary Set client eviction mode for the current connection
+                    since 7.0.0
+                    complexity O(1)
+                    - enabled: oneof
+                    -- on: pure-token 'ON'
+                    -- off: pure-token 'OFF'
+                ",
+            }
+            "no-touch" 3 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary Accepted; accesses leave no trace here
+                    since 0.1.0
+                    - enabled: oneof
+                    -- on: pure-token 'ON'
+                    -- off: pure-token 'OFF'
+                ",
+            }
+            "getname" 2 {
+                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), categories: category::CONNECTION,
+                docs: "
+                    summary Get the current connection name
+                    since 2.6.9
+                    complexity O(1)
+                ",
+            }
+            "setname" 3 {
+                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), categories: category::CONNECTION,
+                docs: "
+                    summary Set the current connection name
+                    since 2.6.9
+                    complexity O(1)
+                    - connection-name: string
+                ",
+            }
+            "setinfo" 4 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary Set information about the client's library
+                    since 0.1.0
+                    - attr: oneof
+                    -- libname: string 'LIB-NAME'
+                    -- libver: string 'LIB-VER'
+                ",
+            }
+            "help" 2 {
+                flags: Some(Flags(LOADING | STALE)), categories: category::CONNECTION,
+                docs: "
+                    summary Show helpful text about the different subcommands
+                    since 5.0.0
+                    complexity O(1)
+                ",
+            }
+        },
+    }
+}
 
 /// Steps of a look at one client, what it has said of itself.
 const CARD: u64 = 64;

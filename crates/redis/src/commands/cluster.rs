@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::help;
 use super::words::{integer, is};
+use crate::command::entry::commands;
 use crate::effort::{Effort, LOOK};
 use crate::errors::CommandError;
 use crate::reply::Reply;
@@ -11,6 +12,288 @@ use crate::request::Args;
 use crate::slots::{SLOTS, slot};
 use crate::topology::{Member, Shape};
 use crate::{Door, slots};
+
+commands! {
+    local(args, client, door, effort, reply);
+
+    CLUSTER = 159 {
+        run: cluster(args, door, effort, reply),
+        name: "cluster", arity: -2, flags: LOADING | STALE, keys: NO_DATA, group: "cluster", since: "3.0.0",
+        summary: "A container for Redis Cluster commands",
+        told: Some(Flags(0)),
+        categories: Some(0),
+        docs: "
+            complexity Depends on subcommand.
+        ",
+        subcommands: subcommands! { "cluster":
+            "slots" 2 {
+                flags: Some(Flags(STALE)), tips: "nondeterministic_output", categories: category::CONNECTION,
+                docs: "
+                    summary Get array of Cluster slot to node mappings
+                    since 3.0.0
+                    complexity O(N) where N is the total number of Cluster nodes
+                    doc_flags deprecated
+                    deprecated_since 7.0.0
+                    replaced_by `CLUSTER SHARDS`
+                    history 4.0.0 Added node IDs.
+                    history 7.0.0 Added additional networking metadata field.
+                ",
+            }
+            "shards" 2 {
+                flags: Some(Flags(STALE)), tips: "nondeterministic_output", categories: category::CONNECTION,
+                docs: "
+                    summary Get array of cluster slots to node mappings
+                    since 7.0.0
+                    complexity O(N) where N is the total number of cluster nodes
+                ",
+            }
+            "nodes" 2 {
+                flags: Some(Flags(STALE)), tips: "nondeterministic_output", categories: category::CONNECTION,
+                docs: "
+                    summary Get Cluster config for the node
+                    since 3.0.0
+                    complexity O(N) where N is the total number of Cluster nodes
+                ",
+            }
+            "info" 2 {
+                flags: Some(Flags(STALE)), tips: "nondeterministic_output", categories: category::CONNECTION,
+                docs: "
+                    summary Provides info about Redis Cluster node state
+                    since 3.0.0
+                    complexity O(1)
+                ",
+            }
+            "keyslot" 3 {
+                flags: Some(Flags(STALE)), categories: category::CONNECTION,
+                docs: "
+                    summary Returns the hash slot of the specified key
+                    since 3.0.0
+                    complexity O(N) where N is the number of bytes in the key
+                    - key: string
+                ",
+            }
+            "countkeysinslot" 3 {
+                flags: Some(Flags(STALE)),
+                docs: "
+                    summary Return the number of local keys in the specified hash slot
+                    since 3.0.0
+                    complexity O(1)
+                    - slot: integer
+                ",
+            }
+            "getkeysinslot" 4 {
+                flags: Some(Flags(STALE)), tips: "nondeterministic_output",
+                docs: "
+                    summary Return local key names in the specified hash slot
+                    since 3.0.0
+                    complexity O(log(N)) where N is the number of requested keys
+                    - slot: integer
+                    - count: integer
+                ",
+            }
+            "myid" 2 {
+                flags: Some(Flags(STALE)), categories: category::CONNECTION,
+                docs: "
+                    summary Return the node id
+                    since 3.0.0
+                    complexity O(1)
+                ",
+            }
+            "myshardid" 2 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary Return the identity of the only shard
+                    since 0.1.0
+                ",
+            }
+            "replicas" 3 {
+                flags: Some(Flags(ADMIN | STALE)), tips: "nondeterministic_output", categories: category::ADMIN,
+                docs: "
+                    summary List replica nodes of the specified master node
+                    since 5.0.0
+                    complexity O(1)
+                    - node-id: string
+                ",
+            }
+            "slaves" 3 {
+                flags: Some(Flags(ADMIN | STALE)), tips: "nondeterministic_output", categories: category::ADMIN,
+                docs: "
+                    summary List replica nodes of the specified master node
+                    since 3.0.0
+                    complexity O(1)
+                    doc_flags deprecated
+                    deprecated_since 5.0.0
+                    replaced_by `CLUSTER REPLICAS`
+                    - node-id: string
+                ",
+            }
+            "count-failure-reports" 3 {
+                flags: Some(Flags(ADMIN | STALE)), tips: "nondeterministic_output", categories: category::ADMIN,
+                docs: "
+                    summary Return the number of failure reports active for a given node
+                    since 3.0.0
+                    complexity O(N) where N is the number of failure reports
+                    - node-id: string
+                ",
+            }
+            "links" 2 {
+                flags: Some(Flags(STALE)), tips: "nondeterministic_output", categories: category::CONNECTION,
+                docs: "
+                    summary Returns a list of all TCP links to and from peer nodes in cluster
+                    since 7.0.0
+                    complexity O(N) where N is the total number of Cluster nodes
+                ",
+            }
+            "help" 2 {
+                flags: Some(Flags(LOADING | STALE)),
+                docs: "
+                    summary Show helpful text about the different subcommands
+                    since 5.0.0
+                    complexity O(1)
+                ",
+            }
+            "addslots" -3 {
+                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                docs: "
+                    summary Assign new hash slots to receiving node
+                    since 3.0.0
+                    complexity O(N) where N is the total number of hash slot arguments
+                    - slot: integer multiple
+                ",
+            }
+            "addslotsrange" -4 {
+                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                docs: "
+                    summary Assign new hash slots to receiving node
+                    since 7.0.0
+                    complexity O(N) where N is the total number of the slots between the start slot and end slot arguments.
+                    - start-slot_end-slot: block multiple
+                    -- start-slot: integer
+                    -- end-slot: integer
+                ",
+            }
+            "bumpepoch" 2 {
+                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), tips: "nondeterministic_output", categories: category::ADMIN,
+                docs: "
+                    summary Advance the cluster config epoch
+                    since 3.0.0
+                    complexity O(1)
+                ",
+            }
+            "delslots" -3 {
+                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                docs: "
+                    summary Set hash slots as unbound in receiving node
+                    since 3.0.0
+                    complexity O(N) where N is the total number of hash slot arguments
+                    - slot: integer multiple
+                ",
+            }
+            "delslotsrange" -4 {
+                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                docs: "
+                    summary Set hash slots as unbound in receiving node
+                    since 7.0.0
+                    complexity O(N) where N is the total number of the slots between the start slot and end slot arguments.
+                    - start-slot_end-slot: block multiple
+                    -- start-slot: integer
+                    -- end-slot: integer
+                ",
+            }
+            "failover" -2 {
+                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                docs: "
+                    summary Forces a replica to perform a manual failover of its master.
+                    since 3.0.0
+                    complexity O(1)
+                    - options: oneof optional
+                    -- force: pure-token 'FORCE'
+                    -- takeover: pure-token 'TAKEOVER'
+                ",
+            }
+            "flushslots" 2 {
+                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                docs: "
+                    summary Delete a node's own slots information
+                    since 3.0.0
+                    complexity O(1)
+                ",
+            }
+            "forget" 3 {
+                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                docs: "
+                    summary Remove a node from the nodes table
+                    since 3.0.0
+                    complexity O(1)
+                    - node-id: string
+                ",
+            }
+            "meet" -4 {
+                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                docs: "
+                    summary Force a node cluster to handshake with another node
+                    since 3.0.0
+                    complexity O(1)
+                    history 4.0.0 Added the optional `cluster_bus_port` argument.
+                    - ip: string
+                    - port: integer
+                    - cluster_bus_port: integer @4.0.0 optional
+                ",
+            }
+            "replicate" 3 {
+                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                docs: "
+                    summary Reconfigure a node as a replica of the specified master node
+                    since 3.0.0
+                    complexity O(1)
+                    - node-id: string
+                ",
+            }
+            "reset" -2 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | STALE)), categories: category::ADMIN,
+                docs: "
+                    summary Reset a Redis Cluster node
+                    since 3.0.0
+                    complexity O(N) where N is the number of known nodes. The command may execute a FLUSHALL as a side effect.
+                    - hard_soft: oneof optional
+                    -- hard: pure-token 'HARD'
+                    -- soft: pure-token 'SOFT'
+                ",
+            }
+            "saveconfig" 2 {
+                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                docs: "
+                    summary Forces the node to save cluster state on disk
+                    since 3.0.0
+                    complexity O(1)
+                ",
+            }
+            "set-config-epoch" 3 {
+                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                docs: "
+                    summary Set the configuration epoch in a new node
+                    since 3.0.0
+                    complexity O(1)
+                    - config-epoch: integer
+                ",
+            }
+            "setslot" -4 {
+                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                docs: "
+                    summary Bind a hash slot to a specific node
+                    since 3.0.0
+                    complexity O(1)
+                    - slot: integer
+                    - subcommand: oneof
+                    -- node-id: string 'IMPORTING'
+                    -- node-id: string 'MIGRATING'
+                    -- node-id: string 'NODE'
+                    -- stable: pure-token 'STABLE'
+                ",
+            }
+        },
+    }
+}
 
 /// `CLUSTER SLOTS | SHARDS | NODES | INFO | KEYSLOT key | MYID | MYSHARDID | REPLICAS id | LINKS | COUNT-FAILURE-REPORTS id`
 pub fn cluster(

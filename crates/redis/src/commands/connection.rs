@@ -6,69 +6,140 @@ use highwater_core::Timestamp;
 use highwater_seam::Freshness;
 
 use super::words::small_integer;
-use super::{
-    acl, admin, auth, client, cluster, debug, elsewhere, help, info, memory, sentinel, server, slow,
-};
+use super::{auth, client, help, info};
 use crate::Door;
 use crate::client_state::ClientState;
-use crate::command::Local;
+use crate::command::entry::commands;
 use crate::effort::Effort;
 use crate::errors::CommandError;
 use crate::number::parse_integer;
 use crate::reply::{Protocol, Reply};
 use crate::request::Args;
 
-/// Answers a command that touches no data. Its row has been checked. What that costs is counted.
-pub fn run(
-    command: Local,
-    args: Args<'_>,
-    client: &mut ClientState,
-    door: &Door,
-    effort: &mut Effort,
-    out: &mut Vec<u8>,
-) {
-    let (start, words) = (out.len(), effort.begin(args));
-    let effort = &*effort;
-    let mut reply = Reply::new(out, client.protocol);
-    let result = match command {
-        Local::Ping => ping(args, client, &mut reply),
-        Local::Echo => echo(args, &mut reply),
-        Local::Hello => hello(args, client, door, effort, &mut reply),
-        Local::Select => select(args, &mut reply),
-        Local::Auth => auth::auth(args, client, door, effort, &mut reply),
-        Local::Client => client::client(args, client, door, effort, &mut reply),
-        Local::Command => server::command(args, effort, &mut reply),
-        Local::Info => info::info(args, door, effort, &mut reply),
-        Local::Config => admin::config(args, door, effort, &mut reply),
-        Local::Time => admin::time(client, &mut reply),
-        Local::Role => admin::role(door, effort, &mut reply),
-        Local::Cluster => cluster::cluster(args, door, effort, &mut reply),
-        Local::Sentinel => sentinel::sentinel(args, door, effort, &mut reply),
-        Local::Save | Local::Shutdown | Local::Replicaof | Local::Swapdb | Local::Monitor => {
-            Err(elsewhere::refuse(command))
-        }
-        Local::Debug => debug::debug(args, door, effort, &mut reply),
-        Local::MemoryOf => memory::memory(args, door, effort, &mut reply),
-        Local::Lolwut => elsewhere::lolwut(args, &mut reply),
-        Local::Wait => admin::wait(args, door, &mut reply),
-        Local::Slowlog => slow::slowlog(args, door, effort, &mut reply),
-        Local::Latency => slow::latency(args, door, effort, &mut reply),
-        Local::HotKeys => slow::hot_keys(args, door, effort, &mut reply),
-        Local::Readonly => reads_snapshots(client, true, &mut reply),
-        Local::Readwrite => reads_snapshots(client, false, &mut reply),
-        Local::Procedures => procedures(args, door, effort, &mut reply),
-        Local::Freshness => freshness(args, client, &mut reply),
-        Local::Acl => acl::acl(args, client, door, effort, &mut reply),
-        Local::Lastsave => {
-            reply.integer(door.operations.figures().saved_unix_s as i64);
-            Ok(())
-        }
-    };
-    if let Err(error) = result {
-        reply.out.truncate(start);
-        reply.error(error);
+commands! {
+    local(args, client, door, effort, reply);
+
+    PING = 148 {
+        run: ping(args, client, reply),
+        name: "ping", arity: -1, flags: FAST | IN_SCRIPTS | WHILE_LISTENING, keys: NO_DATA,
+        group: "connection", since: "1.0.0",
+        summary: "Ping the server",
+        tips: "request_policy:all_shards,response_policy:all_succeeded",
+        docs: "
+            complexity O(1)
+            - message: string optional
+        ",
     }
-    effort.told(out.len() - start, words);
+
+    ECHO = 149 {
+        run: echo(args, reply),
+        name: "echo", arity: 2, flags: LOADING | STALE | FAST | IN_SCRIPTS, keys: NO_DATA,
+        group: "connection", since: "1.0.0",
+        summary: "Echo the given string",
+        docs: "
+            complexity O(1)
+            - message: string
+        ",
+    }
+
+    HELLO = 150 {
+        run: hello(args, client, door, effort, reply),
+        name: "hello", arity: -1,
+        flags: NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY | STANDS_ALONE, keys: NO_DATA,
+        group: "connection", since: "6.0.0",
+        summary: "Handshake with Redis",
+        docs: "
+            complexity O(1)
+            history 6.2.0 `protover` made optional; when called without arguments the command reports the current connection's context.
+            - arguments: block optional
+            -- protover: integer
+            -- username_password: block 'AUTH' optional
+            --- username: string
+            --- password: string
+            -- clientname: string 'SETNAME' optional
+        ",
+    }
+
+    SELECT = 151 {
+        run: select(args, reply),
+        name: "select", arity: 2, flags: LOADING | STALE | FAST | IN_SCRIPTS, keys: NO_DATA,
+        group: "connection", since: "1.0.0",
+        summary: "Change the selected database for the current connection",
+        docs: "
+            complexity O(1)
+            - index: integer
+        ",
+    }
+
+    READONLY = 176 {
+        run: reads_snapshots(client, true, reply),
+        name: "readonly", arity: 1, flags: LOADING | STALE | FAST, keys: NO_DATA, group: "cluster",
+        since: "3.0.0",
+        summary: "Let the reads of this connection run on a replica's snapshot",
+        docs: "
+            complexity O(1)
+        ",
+    }
+
+    READWRITE = 177 {
+        run: reads_snapshots(client, false, reply),
+        name: "readwrite", arity: 1, flags: LOADING | STALE | FAST, keys: NO_DATA, group: "cluster",
+        since: "3.0.0",
+        summary: "Send the reads of this connection to the leader again",
+        docs: "
+            complexity O(1)
+        ",
+    }
+
+    HW_FRESHNESS = 191 {
+        run: freshness(args, client, reply),
+        name: "hw.freshness", arity: -2, flags: LOADING | STALE | FAST, keys: NO_DATA, group: "cluster",
+        since: "0.1.0",
+        summary: "Say how old a replica's snapshot may be that this connection reads",
+        subcommands: subcommands! { "hw.freshness":
+            "within" 3 {
+                categories: category::FAST | category::CONNECTION,
+                docs: "
+                    summary Read from a replica's snapshot that is at most so old
+                    since 0.1.0
+                    - milliseconds: integer
+                ",
+            }
+            "since" 3 {
+                categories: category::FAST | category::CONNECTION,
+                docs: "
+                    summary Read from a snapshot that holds what a token has seen
+                    since 0.1.0
+                    - token: integer
+                ",
+            }
+            "any" 2 {
+                categories: category::FAST | category::CONNECTION,
+                docs: "
+                    summary Read from any snapshot
+                    since 0.1.0
+                ",
+            }
+            "help" 2 {
+                categories: category::FAST | category::CONNECTION,
+                docs: "
+                    summary Show helpful text about the different subcommands
+                    since 0.1.0
+                ",
+            }
+        },
+    }
+
+    HW_PROCEDURES = 201 {
+        run: procedures(args, door, effort, reply),
+        name: "hw.procedures", arity: -1, flags: LOADING | STALE | FAST | LONG, keys: NO_DATA,
+        group: "server", since: "0.1.0",
+        summary: "List the procedures that may be called, with their signatures",
+        docs: "
+            complexity O(N) where N is the number of procedures
+            - pattern: pattern optional
+        ",
+    }
 }
 
 /// `HW.PROCEDURES [pattern]`

@@ -2,6 +2,7 @@
 
 use highwater_core::Transaction;
 
+use crate::command::entry::commands;
 use crate::errors::CommandError;
 use crate::keyspace::head::Kind;
 use crate::keyspace::{Done, Failure, Keyspace};
@@ -9,6 +10,71 @@ use crate::long_double::LongDouble;
 use crate::number::{Digits, parse_integer};
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    data(args, keyspace, reply);
+
+    INCR = 2 {
+        run: step(args, 1, keyspace, reply),
+        name: "incr", arity: 2, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "string", since: "1.0.0",
+        summary: "Increment the integer value of a key by one",
+        specs: "RW,access,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+        ",
+    }
+
+    INCRBY = 11 {
+        run: incrby(args, keyspace, reply),
+        name: "incrby", arity: 3, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "string",
+        since: "1.0.0",
+        summary: "Increment the integer value of a key by the given amount",
+        specs: "RW,access,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+            - increment: integer
+        ",
+    }
+
+    DECR = 12 {
+        run: step(args, -1, keyspace, reply),
+        name: "decr", arity: 2, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "string", since: "1.0.0",
+        summary: "Decrement the integer value of a key by one",
+        specs: "RW,access,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+        ",
+    }
+
+    DECRBY = 13 {
+        run: decrby(args, keyspace, reply),
+        name: "decrby", arity: 3, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "string",
+        since: "1.0.0",
+        summary: "Decrement the integer value of a key by the given number",
+        specs: "RW,access,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+            - decrement: integer
+        ",
+    }
+
+    INCRBYFLOAT = 27 {
+        run: incrbyfloat(args, keyspace, reply),
+        name: "incrbyfloat", arity: 3, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "string",
+        since: "2.6.0",
+        summary: "Increment the float value of a key by the given amount",
+        specs: "RW,access,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+            - increment: double
+        ",
+    }
+}
 
 /// `INCR key` and `DECR key`.
 pub fn step<T: Transaction>(

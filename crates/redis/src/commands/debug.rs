@@ -7,11 +7,27 @@ use highwater_core::limits::MAX_KEY_BYTES;
 use super::help;
 use super::words::integer;
 use crate::Door;
+use crate::command::entry::commands;
 use crate::effort::{Effort, MOST_STEPS};
 use crate::errors::CommandError;
 use crate::glob::Steps;
 use crate::reply::{Protocol, Reply};
 use crate::request::Args;
+
+commands! {
+    local(args, client, door, effort, reply);
+
+    DEBUG = 170 {
+        run: debug(args, door, effort, reply),
+        name: "debug", arity: -2, flags: ADMIN | NOSCRIPT | LOADING | STALE, keys: NO_DATA, group: "server",
+        since: "1.0.0",
+        summary: "What test suites use of it",
+        docs: "
+            complexity Depends on subcommand.
+            doc_flags syscmd
+        ",
+    }
+}
 
 /// `DEBUG SLEEP` makes the connection's worker wait, and with it all clients of that worker. No longer than this: a replica whose worker stands still
 /// is taken for dead.

@@ -2,8 +2,8 @@
 
 use super::server::find;
 use crate::acl::ids::Named;
-use crate::command::docs::{self, Arguments, Docs};
-use crate::command::{COMMANDS, Opcode};
+use crate::command::Opcode;
+use crate::command::docs::{Arguments, Docs};
 use crate::effort::few;
 use crate::errors::CommandError;
 use crate::reply::Reply;
@@ -16,7 +16,7 @@ use crate::request::Args;
 pub fn document(names: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandError> {
     few(names)?;
     let all = names.len() == 0;
-    let every = COMMANDS.iter().filter(|_| all).filter_map(|spec| Opcode::find(spec.name.as_bytes()));
+    let every = Opcode::all().filter(move |_| all);
     let known = every.map(|opcode| Named::of(opcode, None)).chain(names.into_iter().filter_map(find));
     reply.map(known.clone().count());
     known.for_each(|named| one(&named, reply));
@@ -25,7 +25,7 @@ pub fn document(names: Args<'_>, reply: &mut Reply<'_>) -> Result<(), CommandErr
 
 /// Its name, and a map of what is told.
 fn one(named: &Named, reply: &mut Reply<'_>) {
-    let (spec, told) = (named.spec, docs::of(named.full_name()));
+    let (spec, told) = (named.spec, Docs::of(named.sub.map_or(named.spec.docs, |sub| sub.docs)));
     let (summary, since) = match named.sub {
         None => (spec.summary, spec.since),
         Some(_) => (told.field("summary").unwrap_or_default(), told.field("since").unwrap_or_default()),

@@ -3,10 +3,147 @@
 use highwater_core::Transaction;
 
 use super::words::{integer, is};
+use crate::command::entry::commands;
 use crate::errors::CommandError;
 use crate::keyspace::{Done, Keyspace};
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    data(args, keyspace, reply);
+
+    EXPIRE = 35 {
+        run: expire(args, ("expire", Unit::Seconds), keyspace, reply),
+        name: "expire", arity: -3, flags: WRITE | FAST, keys: ONE_KEY, group: "generic", since: "1.0.0",
+        summary: "Set a key's time to live in seconds",
+        specs: "RW,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            history 7.0.0 Added options: `NX`, `XX`, `GT` and `LT`.
+            - key: key #0
+            - seconds: integer
+            - condition: oneof @7.0.0 optional
+            -- nx: pure-token 'NX'
+            -- xx: pure-token 'XX'
+            -- gt: pure-token 'GT'
+            -- lt: pure-token 'LT'
+        ",
+    }
+
+    PEXPIRE = 36 {
+        run: expire(args, ("pexpire", Unit::Milliseconds), keyspace, reply),
+        name: "pexpire", arity: -3, flags: WRITE | FAST, keys: ONE_KEY, group: "generic", since: "2.6.0",
+        summary: "Set a key's time to live in milliseconds",
+        specs: "RW,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            history 7.0.0 Added options: `NX`, `XX`, `GT` and `LT`.
+            - key: key #0
+            - milliseconds: integer
+            - condition: oneof @7.0.0 optional
+            -- nx: pure-token 'NX'
+            -- xx: pure-token 'XX'
+            -- gt: pure-token 'GT'
+            -- lt: pure-token 'LT'
+        ",
+    }
+
+    EXPIREAT = 37 {
+        run: expire(args, ("expireat", Unit::UnixSeconds), keyspace, reply),
+        name: "expireat", arity: -3, flags: WRITE | FAST, keys: ONE_KEY, group: "generic", since: "1.2.0",
+        summary: "Set the expiration for a key as a UNIX timestamp",
+        specs: "RW,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            history 7.0.0 Added options: `NX`, `XX`, `GT` and `LT`.
+            - key: key #0
+            - unix-time-seconds: unix-time
+            - condition: oneof @7.0.0 optional
+            -- nx: pure-token 'NX'
+            -- xx: pure-token 'XX'
+            -- gt: pure-token 'GT'
+            -- lt: pure-token 'LT'
+        ",
+    }
+
+    PEXPIREAT = 38 {
+        run: expire(args, ("pexpireat", Unit::UnixMilliseconds), keyspace, reply),
+        name: "pexpireat", arity: -3, flags: WRITE | FAST, keys: ONE_KEY, group: "generic", since: "2.6.0",
+        summary: "Set the expiration for a key as a UNIX timestamp specified in milliseconds",
+        specs: "RW,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            history 7.0.0 Added options: `NX`, `XX`, `GT` and `LT`.
+            - key: key #0
+            - unix-time-milliseconds: unix-time
+            - condition: oneof @7.0.0 optional
+            -- nx: pure-token 'NX'
+            -- xx: pure-token 'XX'
+            -- gt: pure-token 'GT'
+            -- lt: pure-token 'LT'
+        ",
+    }
+
+    TTL = 39 {
+        run: ttl(args, Unit::Seconds, keyspace, reply),
+        name: "ttl", arity: 2, flags: READONLY | FAST, keys: ONE_KEY, group: "generic", since: "1.0.0",
+        summary: "Get the time to live for a key in seconds",
+        specs: "RO,access index 1 range 0 1 0",
+        tips: "nondeterministic_output",
+        docs: "
+            complexity O(1)
+            history 2.8.0 Added the -2 reply.
+            - key: key #0
+        ",
+    }
+
+    PTTL = 40 {
+        run: ttl(args, Unit::Milliseconds, keyspace, reply),
+        name: "pttl", arity: 2, flags: READONLY | FAST, keys: ONE_KEY, group: "generic", since: "2.6.0",
+        summary: "Get the time to live for a key in milliseconds",
+        specs: "RO,access index 1 range 0 1 0",
+        tips: "nondeterministic_output",
+        docs: "
+            complexity O(1)
+            history 2.8.0 Added the -2 reply.
+            - key: key #0
+        ",
+    }
+
+    EXPIRETIME = 41 {
+        run: ttl(args, Unit::UnixSeconds, keyspace, reply),
+        name: "expiretime", arity: 2, flags: READONLY | FAST, keys: ONE_KEY, group: "generic", since: "7.0.0",
+        summary: "Get the expiration Unix timestamp for a key",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+        ",
+    }
+
+    PEXPIRETIME = 42 {
+        run: ttl(args, Unit::UnixMilliseconds, keyspace, reply),
+        name: "pexpiretime", arity: 2, flags: READONLY | FAST, keys: ONE_KEY, group: "generic",
+        since: "7.0.0",
+        summary: "Get the expiration Unix timestamp for a key in milliseconds",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+        ",
+    }
+
+    PERSIST = 43 {
+        run: persist(args, keyspace, reply),
+        name: "persist", arity: 2, flags: WRITE | FAST, keys: ONE_KEY, group: "generic", since: "2.2.0",
+        summary: "Remove the expiration from a key",
+        specs: "RW,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+        ",
+    }
+}
 
 /// How a deadline is given or told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

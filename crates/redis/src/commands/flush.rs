@@ -9,11 +9,48 @@ use std::ops::ControlFlow;
 use highwater_core::Transaction;
 
 use super::words::is;
+use crate::command::entry::commands;
 use crate::errors::CommandError;
 use crate::keyspace::{Done, Keyspace, Room};
 use crate::number::{Digits, parse_integer};
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    data(args, keyspace, reply);
+
+    FLUSHDB = 54 {
+        run: flush(args, keyspace, reply),
+        name: "flushdb", arity: -1, flags: WRITE | EMPTIES, keys: WHOLE, group: "server", since: "1.0.0",
+        summary: "Remove all keys from the current database",
+        categories: Some(category::KEYSPACE | category::WRITE | category::DANGEROUS),
+        tips: "request_policy:all_shards,response_policy:all_succeeded",
+        docs: "
+            complexity O(N) where N is the number of keys in the selected database
+            history 4.0.0 Added the `ASYNC` flushing mode modifier.
+            history 6.2.0 Added the `SYNC` flushing mode modifier.
+            - async: oneof optional
+            -- async: pure-token 'ASYNC' @4.0.0
+            -- sync: pure-token 'SYNC' @6.2.0
+        ",
+    }
+
+    FLUSHALL = 55 {
+        run: flush(args, keyspace, reply),
+        name: "flushall", arity: -1, flags: WRITE | EMPTIES, keys: WHOLE, group: "server", since: "1.0.0",
+        summary: "Remove all keys from all databases",
+        categories: Some(category::KEYSPACE | category::WRITE | category::DANGEROUS),
+        tips: "request_policy:all_shards,response_policy:all_succeeded",
+        docs: "
+            complexity O(N) where N is the total number of keys in all databases
+            history 4.0.0 Added the `ASYNC` flushing mode modifier.
+            history 6.2.0 Added the `SYNC` flushing mode modifier.
+            - async: oneof optional
+            -- async: pure-token 'ASYNC' @4.0.0
+            -- sync: pure-token 'SYNC' @6.2.0
+        ",
+    }
+}
 
 /// Keys that one step removes at most.
 pub const MOST_KEYS: u16 = 512;

@@ -17,6 +17,7 @@ use highwater_core::{Direction, Transaction};
 use super::help;
 use super::scripts::{Commands, check_mode, conclude, keys_and_args};
 use super::words::is;
+use crate::command::entry::commands;
 use crate::errors::CommandError;
 use crate::glob::Pattern;
 use crate::keyspace::{Done, FUNCTIONS, Failure, Keyspace};
@@ -25,6 +26,141 @@ use crate::reply::Reply;
 use crate::request::Args;
 use crate::scripts::vm::{self, Registered, Task, Vm};
 use crate::scripts::{Failed, MAX_KEPT_BYTES, MAX_SCRIPT_BYTES, dump, sha1, shebang};
+
+commands! {
+    data(args, keyspace, reply);
+
+    FCALL = 185 {
+        run: fcall(args, false, keyspace, reply),
+        name: "fcall", arity: -3,
+        flags: WRITE | NOSCRIPT | STALE | SKIP_MONITOR | MAY_REPLICATE | NO_MANDATORY_KEYS | MOVABLEKEYS | RUNS_SCRIPTS,
+        keys: COUNTED, group: "scripting", since: "7.0.0",
+        summary: "Invoke a function",
+        told: Some(Flags(NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS)),
+        specs: "RW,access,update index 2 keynum 0 1 1",
+        docs: "
+            complexity Depends on the function that is executed.
+            - function: string
+            - numkeys: integer
+            - key: key #0 optional multiple
+            - arg: string optional multiple
+        ",
+    }
+
+    FCALL_RO = 186 {
+        run: fcall(args, true, keyspace, reply),
+        name: "fcall_ro", arity: -3,
+        flags: READONLY | NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS | RUNS_SCRIPTS,
+        keys: COUNTED, group: "scripting", since: "7.0.0",
+        summary: "Invoke a read-only function",
+        specs: "RO,access index 2 keynum 0 1 1",
+        docs: "
+            complexity Depends on the function that is executed.
+            - function: string
+            - numkeys: integer
+            - key: key #0 optional multiple
+            - arg: string optional multiple
+        ",
+    }
+
+    FUNCTION = 187 {
+        run: function(args, keyspace, reply),
+        name: "function", arity: -2, flags: WRITE | NOSCRIPT, keys: CODE, group: "scripting", since: "7.0.0",
+        summary: "A container for function commands",
+        told: Some(Flags(0)),
+        categories: Some(0),
+        docs: "
+            complexity Depends on subcommand.
+        ",
+        subcommands: subcommands! { "function":
+            "delete" 3 {
+                flags: Some(Flags(WRITE | NOSCRIPT)), tips: "request_policy:all_shards,response_policy:all_succeeded", categories: category::WRITE | category::SCRIPTING,
+                docs: "
+                    summary Delete a function by name
+                    since 7.0.0
+                    complexity O(1)
+                    - library-name: string
+                ",
+            }
+            "dump" 2 {
+                flags: Some(Flags(NOSCRIPT)), categories: category::SCRIPTING,
+                docs: "
+                    summary Dump all functions into a serialized binary payload
+                    since 7.0.0
+                    complexity O(N) where N is the number of functions
+                ",
+            }
+            "flush" -2 {
+                flags: Some(Flags(WRITE | NOSCRIPT)), tips: "request_policy:all_shards,response_policy:all_succeeded", categories: category::WRITE | category::SCRIPTING,
+                docs: "
+                    summary Deleting all functions
+                    since 7.0.0
+                    complexity O(N) where N is the number of functions deleted
+                    - async: oneof optional
+                    -- async: pure-token 'ASYNC'
+                    -- sync: pure-token 'SYNC'
+                ",
+            }
+            "help" 2 {
+                flags: Some(Flags(LOADING | STALE)), categories: category::SCRIPTING,
+                docs: "
+                    summary Show helpful text about the different subcommands
+                    since 7.0.0
+                    complexity O(1)
+                ",
+            }
+            "kill" 2 {
+                flags: Some(Flags(NOSCRIPT | ALLOW_BUSY)), tips: "request_policy:all_shards,response_policy:one_succeeded", categories: category::SCRIPTING,
+                docs: "
+                    summary Kill the function currently in execution.
+                    since 7.0.0
+                    complexity O(1)
+                ",
+            }
+            "list" -2 {
+                flags: Some(Flags(NOSCRIPT)), tips: "nondeterministic_output_order", categories: category::SCRIPTING,
+                docs: "
+                    summary List information about all the functions
+                    since 7.0.0
+                    complexity O(N) where N is the number of functions
+                    - library-name-pattern: string 'LIBRARYNAME' optional
+                    - withcode: pure-token 'WITHCODE' optional
+                ",
+            }
+            "load" -3 {
+                flags: Some(Flags(WRITE | DENYOOM | NOSCRIPT)), tips: "request_policy:all_shards,response_policy:all_succeeded", categories: category::WRITE | category::SCRIPTING,
+                docs: "
+                    summary Create a function with the given arguments (name, code, description)
+                    since 7.0.0
+                    complexity O(1) (considering compilation time is redundant)
+                    - replace: pure-token 'REPLACE' optional
+                    - function-code: string
+                ",
+            }
+            "restore" -3 {
+                flags: Some(Flags(WRITE | DENYOOM | NOSCRIPT)), tips: "request_policy:all_shards,response_policy:all_succeeded", categories: category::WRITE | category::SCRIPTING,
+                docs: "
+                    summary Restore all the functions on the given payload
+                    since 7.0.0
+                    complexity O(N) where N is the number of functions on the payload
+                    - serialized-value: string
+                    - policy: oneof optional
+                    -- flush: pure-token 'FLUSH'
+                    -- append: pure-token 'APPEND'
+                    -- replace: pure-token 'REPLACE'
+                ",
+            }
+            "stats" 2 {
+                flags: Some(Flags(NOSCRIPT | ALLOW_BUSY)), tips: "nondeterministic_output,request_policy:all_shards,response_policy:special", categories: category::SCRIPTING,
+                docs: "
+                    summary Return information about the function currently running (name, description, duration)
+                    since 7.0.0
+                    complexity O(1)
+                ",
+            }
+        },
+    }
+}
 
 const NO_WRITES: u8 = 1;
 const ROLL_BACK: u8 = 2;

@@ -9,6 +9,7 @@ use highwater_core::codec::{Reader, put_varint};
 use super::portion::{Among, Asked, Next, Portion, in_portions};
 use super::scan::Options;
 use super::words::{integer, is, random_count};
+use crate::command::entry::commands;
 use crate::encodings::{HASH_BYTES, HASH_ENTRIES};
 use crate::errors::CommandError;
 use crate::keyspace::head::{Head, Kind};
@@ -18,6 +19,221 @@ use crate::long_double::LongDouble;
 use crate::number::{Digits, parse_integer};
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    data(args, keyspace, reply);
+
+    HSET = 58 {
+        run: hset(args, "hset", keyspace, reply),
+        name: "hset", arity: -4, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "hash", since: "2.0.0",
+        summary: "Set the string value of a hash field",
+        specs: "RW,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is called with multiple field/value pairs.
+            history 4.0.0 Accepts multiple `field` and `value` arguments.
+            - key: key #0
+            - field_value: block multiple
+            -- field: string
+            -- value: string
+        ",
+    }
+
+    HMSET = 59 {
+        run: hset(args, "hmset", keyspace, reply),
+        name: "hmset", arity: -4, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "hash", since: "2.0.0",
+        summary: "Set multiple hash fields to multiple values",
+        specs: "RW,update index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the number of fields being set.
+            doc_flags deprecated
+            deprecated_since 4.0.0
+            replaced_by `HSET` with multiple field-value pairs
+            - key: key #0
+            - field_value: block multiple
+            -- field: string
+            -- value: string
+        ",
+    }
+
+    HSETNX = 60 {
+        run: hsetnx(args, keyspace, reply),
+        name: "hsetnx", arity: 4, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "hash", since: "2.0.0",
+        summary: "Set the value of a hash field, only if the field does not exist",
+        specs: "RW,insert index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+            - field: string
+            - value: string
+        ",
+    }
+
+    HGET = 61 {
+        run: hget(args, keyspace, reply),
+        name: "hget", arity: 3, flags: READONLY | FAST, keys: ONE_KEY, group: "hash", since: "2.0.0",
+        summary: "Get the value of a hash field",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+            - field: string
+        ",
+    }
+
+    HMGET = 62 {
+        run: hmget(args, keyspace, reply),
+        name: "hmget", arity: -3, flags: READONLY | FAST, keys: ONE_KEY, group: "hash", since: "2.0.0",
+        summary: "Get the values of all the given hash fields",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the number of fields being requested.
+            - key: key #0
+            - field: string multiple
+        ",
+    }
+
+    HGETALL = 63 {
+        run: hgetall(args, keyspace, reply),
+        name: "hgetall", arity: 2, flags: READONLY, keys: ONE_KEY, group: "hash", since: "2.0.0",
+        summary: "Get all the fields and values in a hash",
+        specs: "RO,access index 1 range 0 1 0",
+        tips: "nondeterministic_output_order",
+        docs: "
+            complexity O(N) where N is the size of the hash.
+            - key: key #0
+        ",
+    }
+
+    HDEL = 64 {
+        run: hdel(args, keyspace, reply),
+        name: "hdel", arity: -3, flags: WRITE | FAST, keys: ONE_KEY, group: "hash", since: "2.0.0",
+        summary: "Delete one or more hash fields",
+        specs: "RW,delete index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the number of fields to be removed.
+            history 2.4.0 Accepts multiple `field` arguments.
+            - key: key #0
+            - field: string multiple
+        ",
+    }
+
+    HLEN = 65 {
+        run: hlen(args, keyspace, reply),
+        name: "hlen", arity: 2, flags: READONLY | FAST, keys: ONE_KEY, group: "hash", since: "2.0.0",
+        summary: "Get the number of fields in a hash",
+        specs: "RO index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+        ",
+    }
+
+    HKEYS = 66 {
+        run: hkeys(args, keyspace, reply),
+        name: "hkeys", arity: 2, flags: READONLY, keys: ONE_KEY, group: "hash", since: "2.0.0",
+        summary: "Get all the fields in a hash",
+        specs: "RO,access index 1 range 0 1 0",
+        tips: "nondeterministic_output_order",
+        docs: "
+            complexity O(N) where N is the size of the hash.
+            - key: key #0
+        ",
+    }
+
+    HVALS = 67 {
+        run: hvals(args, keyspace, reply),
+        name: "hvals", arity: 2, flags: READONLY, keys: ONE_KEY, group: "hash", since: "2.0.0",
+        summary: "Get all the values in a hash",
+        specs: "RO,access index 1 range 0 1 0",
+        tips: "nondeterministic_output_order",
+        docs: "
+            complexity O(N) where N is the size of the hash.
+            - key: key #0
+        ",
+    }
+
+    HEXISTS = 68 {
+        run: hexists(args, keyspace, reply),
+        name: "hexists", arity: 3, flags: READONLY | FAST, keys: ONE_KEY, group: "hash", since: "2.0.0",
+        summary: "Determine if a hash field exists",
+        specs: "RO index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+            - field: string
+        ",
+    }
+
+    HINCRBY = 69 {
+        run: hincrby(args, keyspace, reply),
+        name: "hincrby", arity: 4, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "hash",
+        since: "2.0.0",
+        summary: "Increment the integer value of a hash field by the given number",
+        specs: "RW,access,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+            - field: string
+            - increment: integer
+        ",
+    }
+
+    HINCRBYFLOAT = 70 {
+        run: hincrbyfloat(args, keyspace, reply),
+        name: "hincrbyfloat", arity: 4, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "hash",
+        since: "2.6.0",
+        summary: "Increment the float value of a hash field by the given amount",
+        specs: "RW,access,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+            - field: string
+            - increment: double
+        ",
+    }
+
+    HSTRLEN = 71 {
+        run: hstrlen(args, keyspace, reply),
+        name: "hstrlen", arity: 3, flags: READONLY | FAST, keys: ONE_KEY, group: "hash", since: "3.2.0",
+        summary: "Get the length of the value of a hash field",
+        specs: "RO index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+            - field: string
+        ",
+    }
+
+    HRANDFIELD = 72 {
+        run: hrandfield(args, keyspace, reply),
+        name: "hrandfield", arity: -2, flags: READONLY, keys: ONE_KEY, group: "hash", since: "6.2.0",
+        summary: "Get one or multiple random fields from a hash",
+        specs: "RO,access index 1 range 0 1 0",
+        tips: "nondeterministic_output",
+        docs: "
+            complexity O(N) where N is the number of fields returned
+            - key: key #0
+            - options: block optional
+            -- count: integer
+            -- withvalues: pure-token 'WITHVALUES' optional
+        ",
+    }
+
+    HSCAN = 73 {
+        run: hscan(args, keyspace, reply),
+        name: "hscan", arity: -3, flags: READONLY | SCANS, keys: ONE_KEY, group: "hash", since: "2.8.0",
+        summary: "Incrementally iterate hash fields and associated values",
+        specs: "RO,access index 1 range 0 1 0",
+        tips: "nondeterministic_output",
+        docs: "
+            complexity O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..
+            - key: key #0
+            - cursor: integer
+            - pattern: pattern 'MATCH' optional
+            - count: integer 'COUNT' optional
+        ",
+    }
+}
 
 /// The number of a field, and its value.
 fn split(row: &[u8]) -> (u64, &[u8]) {

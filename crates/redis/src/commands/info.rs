@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::words::is;
 use crate::acl::ids::{self, Named};
+use crate::command::entry::commands;
 use crate::effort::{COUNTS, Effort, FILE, LOOK, few};
 use crate::errors::CommandError;
 use crate::meter::commands::CommandCounts;
@@ -12,6 +13,23 @@ use crate::reply::Reply;
 use crate::request::Args;
 use crate::topology::{Shape, apart};
 use crate::{Door, Redirect};
+
+commands! {
+    local(args, client, door, effort, reply);
+
+    INFO = 155 {
+        run: info(args, door, effort, reply),
+        name: "info", arity: -1, flags: LOADING | STALE, keys: NO_DATA, group: "server", since: "1.0.0",
+        summary: "Get information and statistics about the server",
+        categories: Some(category::DANGEROUS),
+        tips: "nondeterministic_output,request_policy:all_shards,response_policy:special",
+        docs: "
+            complexity O(1)
+            history 7.0.0 Added support for taking multiple section arguments.
+            - section: string optional multiple
+        ",
+    }
+}
 
 /// The Redis whose commands and replies these are; clients choose features by it.
 pub const REDIS_VERSION: &str = "7.0.15";

@@ -1,8 +1,8 @@
-//! Specifications of keys: what `COMMAND INFO` and `COMMAND GETKEYSANDFLAGS` tell of them, out of [`facts`]'s short form.
+//! Specifications of keys: what `COMMAND INFO` and `COMMAND GETKEYSANDFLAGS` tell of them, out of the short form of [`Spec::specs`](crate::command::Spec::specs).
 
 use std::str::SplitAsciiWhitespace;
 
-use crate::command::{Opcode, facts};
+use crate::command::Opcode;
 use crate::number::parse_integer;
 use crate::reply::Reply;
 use crate::request::Args;
@@ -71,10 +71,7 @@ pub fn find(words: Vec<&[u8]>) -> Vec<(&[u8], Vec<&'static str>)> {
     let Some(opcode) = words.first().and_then(|word| Opcode::find(word)) else { return found };
     let spec = opcode.spec();
     let sub = words.get(1).and_then(|word| spec.subcommand(word));
-    let specs = match sub.and_then(facts::of_subcommand) {
-        Some((.., specs)) => specs,
-        None => facts::of_command(spec.name).1,
-    };
+    let specs = sub.filter(|sub| sub.flags.is_some()).map_or(spec.specs, |sub| sub.specs);
     for (flags, mut rest) in each(specs) {
         let flags = flags_now(spec.name, flags.collect(), &words);
         found.extend(places(&mut rest, &words).into_iter().map(|at| (words[at], flags.clone())));
@@ -135,7 +132,6 @@ mod tests {
     use highwater_core::codec::Reader;
 
     use super::*;
-    use crate::command::COMMANDS;
     use crate::reply::Protocol;
 
     fn flags_of(words: &[&str]) -> Vec<(String, String)> {
@@ -148,12 +144,11 @@ mod tests {
 
     #[test]
     fn every_specification_can_be_told() {
-        for spec in COMMANDS {
+        for spec in Opcode::all().map(Opcode::spec) {
             let mut out = Vec::new();
-            reply(facts::of_command(spec.name).1, &mut Reply::new(&mut out, Protocol::Resp2));
+            reply(spec.specs, &mut Reply::new(&mut out, Protocol::Resp2));
             for sub in spec.subcommands {
-                let Some((.., specs)) = facts::of_subcommand(sub) else { continue };
-                reply(specs, &mut Reply::new(&mut out, Protocol::Resp3));
+                reply(sub.specs, &mut Reply::new(&mut out, Protocol::Resp3));
             }
         }
     }

@@ -5,12 +5,252 @@ use std::ops::ControlFlow;
 use highwater_core::{Direction, Transaction};
 
 use super::words::{MUST_BE_POSITIVE, integer, is, range, unsigned};
+use crate::command::entry::commands;
 use crate::errors::CommandError;
 use crate::keyspace::items::End;
 use crate::keyspace::list::List;
 use crate::keyspace::{Done, Failure, Keyspace};
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    data(args, keyspace, reply);
+
+    LPUSH = 91 {
+        run: push(args, (End::Left, false), keyspace, reply),
+        name: "lpush", arity: -3, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "list", since: "1.0.0",
+        summary: "Prepend one or multiple elements to a list",
+        specs: "RW,insert index 1 range 0 1 0",
+        docs: "
+            complexity O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.
+            history 2.4.0 Accepts multiple `element` arguments.
+            - key: key #0
+            - element: string multiple
+        ",
+    }
+
+    RPUSH = 92 {
+        run: push(args, (End::Right, false), keyspace, reply),
+        name: "rpush", arity: -3, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "list", since: "1.0.0",
+        summary: "Append one or multiple elements to a list",
+        specs: "RW,insert index 1 range 0 1 0",
+        docs: "
+            complexity O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.
+            history 2.4.0 Accepts multiple `element` arguments.
+            - key: key #0
+            - element: string multiple
+        ",
+    }
+
+    LPUSHX = 93 {
+        run: push(args, (End::Left, true), keyspace, reply),
+        name: "lpushx", arity: -3, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "list",
+        since: "2.2.0",
+        summary: "Prepend an element to a list, only if the list exists",
+        specs: "RW,insert index 1 range 0 1 0",
+        docs: "
+            complexity O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.
+            history 4.0.0 Accepts multiple `element` arguments.
+            - key: key #0
+            - element: string multiple
+        ",
+    }
+
+    RPUSHX = 94 {
+        run: push(args, (End::Right, true), keyspace, reply),
+        name: "rpushx", arity: -3, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "list",
+        since: "2.2.0",
+        summary: "Append an element to a list, only if the list exists",
+        specs: "RW,insert index 1 range 0 1 0",
+        docs: "
+            complexity O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.
+            history 4.0.0 Accepts multiple `element` arguments.
+            - key: key #0
+            - element: string multiple
+        ",
+    }
+
+    LPOP = 95 {
+        run: pop(args, End::Left, keyspace, reply),
+        name: "lpop", arity: -2, flags: WRITE | FAST, keys: ONE_KEY, group: "list", since: "1.0.0",
+        summary: "Remove and get the first elements in a list",
+        specs: "RW,access,delete index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the number of elements returned
+            history 6.2.0 Added the `count` argument.
+            - key: key #0
+            - count: integer @6.2.0 optional
+        ",
+    }
+
+    RPOP = 96 {
+        run: pop(args, End::Right, keyspace, reply),
+        name: "rpop", arity: -2, flags: WRITE | FAST, keys: ONE_KEY, group: "list", since: "1.0.0",
+        summary: "Remove and get the last elements in a list",
+        specs: "RW,access,delete index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the number of elements returned
+            history 6.2.0 Added the `count` argument.
+            - key: key #0
+            - count: integer @6.2.0 optional
+        ",
+    }
+
+    LLEN = 97 {
+        run: llen(args, keyspace, reply),
+        name: "llen", arity: 2, flags: READONLY | FAST, keys: ONE_KEY, group: "list", since: "1.0.0",
+        summary: "Get the length of a list",
+        specs: "RO index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+        ",
+    }
+
+    LRANGE = 98 {
+        run: lrange(args, keyspace, reply),
+        name: "lrange", arity: 4, flags: READONLY, keys: ONE_KEY, group: "list", since: "1.0.0",
+        summary: "Get a range of elements from a list",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(S+N) where S is the distance of start offset from HEAD for small lists, from nearest end (HEAD or TAIL) for large lists; and N is the number of elements in the specified range.
+            - key: key #0
+            - start: integer
+            - stop: integer
+        ",
+    }
+
+    LINDEX = 99 {
+        run: lindex(args, keyspace, reply),
+        name: "lindex", arity: 3, flags: READONLY, keys: ONE_KEY, group: "list", since: "1.0.0",
+        summary: "Get an element from a list by its index",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the number of elements to traverse to get to the element at index. This makes asking for the first or the last element of the list O(1).
+            - key: key #0
+            - index: integer
+        ",
+    }
+
+    LSET = 100 {
+        run: lset(args, keyspace, reply),
+        name: "lset", arity: 4, flags: WRITE | DENYOOM, keys: ONE_KEY, group: "list", since: "1.0.0",
+        summary: "Set the value of an element in a list by its index",
+        specs: "RW,update index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the length of the list. Setting either the first or the last element of the list is O(1).
+            - key: key #0
+            - index: integer
+            - element: string
+        ",
+    }
+
+    LINSERT = 101 {
+        run: linsert(args, keyspace, reply),
+        name: "linsert", arity: 5, flags: WRITE | DENYOOM, keys: ONE_KEY, group: "list", since: "2.2.0",
+        summary: "Insert an element before or after another element in a list",
+        specs: "RW,insert index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the number of elements to traverse before seeing the value pivot. This means that inserting somewhere on the left end on the list (head) can be considered O(1) and inserting somewhere on the right end (tail) is O(N).
+            - key: key #0
+            - where: oneof
+            -- before: pure-token 'BEFORE'
+            -- after: pure-token 'AFTER'
+            - pivot: string
+            - element: string
+        ",
+    }
+
+    LREM = 102 {
+        run: lrem(args, keyspace, reply),
+        name: "lrem", arity: 4, flags: WRITE, keys: ONE_KEY, group: "list", since: "1.0.0",
+        summary: "Remove elements from a list",
+        specs: "RW,delete index 1 range 0 1 0",
+        docs: "
+            complexity O(N+M) where N is the length of the list and M is the number of elements removed.
+            - key: key #0
+            - count: integer
+            - element: string
+        ",
+    }
+
+    LTRIM = 103 {
+        run: ltrim(args, keyspace, reply),
+        name: "ltrim", arity: 4, flags: WRITE, keys: ONE_KEY, group: "list", since: "1.0.0",
+        summary: "Trim a list to the specified range",
+        specs: "RW,delete index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the number of elements to be removed by the operation.
+            - key: key #0
+            - start: integer
+            - stop: integer
+        ",
+    }
+
+    LPOS = 104 {
+        run: lpos(args, keyspace, reply),
+        name: "lpos", arity: -3, flags: READONLY, keys: ONE_KEY, group: "list", since: "6.0.6",
+        summary: "Return the index of matching elements on a list",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the number of elements in the list, for the average case. When searching for elements near the head or the tail of the list, or when the MAXLEN option is provided, the command may run in constant time.
+            - key: key #0
+            - element: string
+            - rank: integer 'RANK' optional
+            - num-matches: integer 'COUNT' optional
+            - len: integer 'MAXLEN' optional
+        ",
+    }
+
+    LMOVE = 105 {
+        run: lmove(args, keyspace, reply),
+        name: "lmove", arity: 5, flags: WRITE | DENYOOM, keys: TWO_KEYS, group: "list", since: "6.2.0",
+        summary: "Pop an element from a list, push it to another list and return it",
+        specs: "RW,access,delete index 1 range 0 1 0;RW,insert index 2 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - source: key #0
+            - destination: key #1
+            - wherefrom: oneof
+            -- left: pure-token 'LEFT'
+            -- right: pure-token 'RIGHT'
+            - whereto: oneof
+            -- left: pure-token 'LEFT'
+            -- right: pure-token 'RIGHT'
+        ",
+    }
+
+    RPOPLPUSH = 106 {
+        run: rpoplpush(args, keyspace, reply),
+        name: "rpoplpush", arity: 3, flags: WRITE | DENYOOM, keys: TWO_KEYS, group: "list", since: "1.2.0",
+        summary: "Remove the last element in a list, prepend it to another list and return it",
+        specs: "RW,access,delete index 1 range 0 1 0;RW,insert index 2 range 0 1 0",
+        docs: "
+            complexity O(1)
+            doc_flags deprecated
+            deprecated_since 6.2.0
+            replaced_by `LMOVE` with the `RIGHT` and `LEFT` arguments
+            - source: key #0
+            - destination: key #1
+        ",
+    }
+
+    LMPOP = 107 {
+        run: lmpop(args, keyspace, reply),
+        name: "lmpop", arity: -4, flags: WRITE | MOVABLEKEYS, keys: COUNTED, group: "list", since: "7.0.0",
+        summary: "Pop elements from a list",
+        specs: "RW,access,delete index 1 keynum 0 1 1",
+        docs: "
+            complexity O(N+M) where N is the number of provided keys and M is the number of elements returned.
+            - numkeys: integer
+            - key: key #0 multiple
+            - where: oneof
+            -- left: pure-token 'LEFT'
+            -- right: pure-token 'RIGHT'
+            - count: integer 'COUNT' optional
+        ",
+    }
+}
 
 /// `LEFT` or `RIGHT`.
 pub fn end(word: &[u8]) -> Result<End, CommandError> {

@@ -2,10 +2,24 @@
 
 use super::words::is;
 use crate::Door;
+use crate::command::entry::commands;
 use crate::effort::{Effort, FILE};
 use crate::errors::CommandError;
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    local(args, client, door, effort, reply);
+
+    HW_MEMORY = 209 {
+        run: memory(args, door, effort, reply),
+        name: "hw.memory", arity: -2, flags: ADMIN, keys: NO_DATA, group: "server", since: "0.2.0",
+        summary: "Tell of the node's memory: MEMORY DOCTOR, MALLOC-STATS, PURGE and STATS",
+        docs: "
+            - subcommand: string
+        ",
+    }
+}
 
 /// See the module.
 pub fn memory(

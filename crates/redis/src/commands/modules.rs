@@ -2,9 +2,9 @@
 
 use highwater_core::{Abort, Transaction};
 
-use super::blocking::{Awaited, Wait};
 use super::{help, words};
-use crate::command::Data;
+use crate::command::entry::commands;
+use crate::command::{Awaited, Wait};
 use crate::errors::CommandError;
 use crate::keyspace::{Done, Keyspace};
 use crate::modules::catalogue::{self, Head};
@@ -12,6 +12,91 @@ use crate::modules::{self, MAX_KEPT_BYTES, compiler, is_name};
 use crate::reply::Reply;
 use crate::request::Args;
 use crate::scripts::Failed;
+
+commands! {
+    data(args, keyspace, reply);
+
+    HW_MODULE = 205 {
+        run: module(args, keyspace, reply),
+        name: "hw.module", arity: -2, flags: WRITE | DENYOOM | ADMIN | NOSCRIPT, keys: CODE,
+        group: "scripting", since: "0.2.0",
+        summary: "Load, unload, list and describe WebAssembly modules",
+        wait: Some(wait_for_load),
+        subcommands: subcommands! { "hw.module":
+            "load" -4 {
+                categories: category::ADMIN | category::SCRIPTING,
+                docs: "
+                    summary Load a WebAssembly module in the whole cluster
+                    since 0.2.0
+                    complexity O(N) where N is the module's length
+                    - name: string
+                    - bytes: string
+                    - replace: pure-token 'REPLACE' optional
+                ",
+            }
+            "unload" 3 {
+                categories: category::ADMIN | category::SCRIPTING,
+                docs: "
+                    summary Unload a module; who runs it goes on
+                    since 0.2.0
+                    complexity O(1)
+                    - name: string
+                ",
+            }
+            "list" 2 {
+                categories: category::ADMIN | category::SCRIPTING,
+                docs: "
+                    summary List the modules
+                    since 0.2.0
+                    complexity O(N) where N is the number of modules
+                ",
+            }
+            "info" 3 {
+                categories: category::ADMIN | category::SCRIPTING,
+                docs: "
+                    summary Describe a module and its procedures
+                    since 0.2.0
+                    complexity O(1)
+                    - name: string
+                ",
+            }
+            "compile" 2 { categories: category::ADMIN | category::SCRIPTING }
+            "help" 2 {
+                categories: category::ADMIN | category::SCRIPTING,
+                docs: "
+                    summary Show helpful text about the different subcommands
+                    since 0.2.0
+                ",
+            }
+        },
+    }
+
+    HW_INVOKE = 206 {
+        run: invoke(args, false, keyspace, reply),
+        name: "hw.invoke", arity: -2, flags: WRITE | NOSCRIPT | RUNS_MODULES, keys: PROCEDURE,
+        group: "scripting", since: "0.2.0",
+        summary: "Call a procedure of a module: what HW.CALL of one becomes",
+        wait: Some(wait_for_call),
+        docs: "
+            complexity Depends on the procedure
+            - procedure: string
+            - arg: string optional multiple
+        ",
+    }
+
+    HW_CALL_RO = 207 {
+        run: invoke(args, true, keyspace, reply),
+        name: "hw.call_ro", arity: -2, flags: READONLY | NOSCRIPT | RUNS_MODULES, keys: PROCEDURE,
+        group: "scripting", since: "0.2.0",
+        summary: "Call a procedure of a module that only reads",
+        wait: Some(wait_for_call),
+        docs: "
+            complexity Depends on the procedure
+            - procedure: string
+            - arg: string optional multiple
+        ",
+    }
+}
 
 /// `HW.INVOKE module.procedure arg..`, which `HW.CALL` of a module's procedure becomes; `HW.CALL_RO`: what writes is refused.
 pub fn invoke<T: Transaction>(
@@ -39,32 +124,28 @@ fn split(full: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&full[..dot], &full[dot + 1..]))
 }
 
-/// The thing that a call of a module, or a load, waits for if this thread has modules compiled elsewhere: `None` if it need not be asked to wait.
-#[inline]
-pub fn wait_of(command: Data, args: Args<'_>) -> Option<Wait> {
-    match command {
-        Data::Module | Data::Invoke | Data::InvokeRo => wait_for_compiler(command, args),
-        _ => None,
+/// The line in which a load waits while this thread has modules compiled elsewhere.
+fn wait_for_load(mut args: Args<'_>) -> Option<Wait> {
+    compiler::compiler()?;
+    if !words::is(args.next()?, "load") {
+        return None;
     }
+    let name = args.next().filter(|name| is_name(name))?;
+    Some(wait_in(modules::line_of_loads(name)))
 }
 
-fn wait_for_compiler(command: Data, mut args: Args<'_>) -> Option<Wait> {
+/// The line in which a call waits: none if its module is compiled.
+fn wait_for_call(mut args: Args<'_>) -> Option<Wait> {
     compiler::compiler()?;
-    let first = args.next()?;
-    let line = match command {
-        Data::Module if words::is(first, "load") => {
-            modules::line_of_loads(args.next().filter(|name| is_name(name))?)
-        }
-        Data::Module => return None,
-        _ => {
-            let (name, _) = split(first)?;
-            if !is_name(name) || modules::is_warm(name) {
-                return None;
-            }
-            modules::line_of_calls(name)
-        }
-    };
-    Some(Wait { keys: vec![line], timeout_ms: None, what: Awaited::Module })
+    let (name, _) = split(args.next()?)?;
+    if !is_name(name) || modules::is_warm(name) {
+        return None;
+    }
+    Some(wait_in(modules::line_of_calls(name)))
+}
+
+fn wait_in(line: Vec<u8>) -> Wait {
+    Wait { keys: vec![line], timeout_ms: None, what: Awaited::Module }
 }
 
 /// `HW.MODULE LOAD name bytes [REPLACE] | UNLOAD name | LIST | INFO name | COMPILE`

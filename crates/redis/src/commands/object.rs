@@ -5,6 +5,7 @@ use highwater_core::Transaction;
 
 use super::help;
 use super::words::{integer, is};
+use crate::command::entry::commands;
 use crate::encodings::MAX_EMBEDDED_BYTES;
 use crate::errors::CommandError;
 use crate::keyspace::head::{Head, Kind, Row};
@@ -12,6 +13,141 @@ use crate::keyspace::{Done, Keyspace};
 use crate::number::parse_integer;
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    data(args, keyspace, reply);
+
+    OBJECT = 56 {
+        run: object(args, keyspace, reply),
+        name: "object", arity: -2, flags: READONLY, keys: OF_SUBCOMMANDS, group: "generic", since: "2.2.3",
+        summary: "A container for object introspection commands",
+        told: Some(Flags(0)),
+        categories: Some(0),
+        docs: "
+            complexity Depends on subcommand.
+        ",
+        subcommands: subcommands! { "object":
+            "encoding" 3 {
+                flags: Some(Flags(READONLY)), keys: Keys { first: 2, last: 2, step: 1 }, specs: "RO index 2 range 0 1 0", tips: "nondeterministic_output", categories: category::KEYSPACE | category::READ,
+                docs: "
+                    summary Inspect the internal encoding of a Redis object
+                    since 2.2.3
+                    complexity O(1)
+                    - key: key #0
+                ",
+            }
+            "freq" 3 {
+                flags: Some(Flags(READONLY)), keys: Keys { first: 2, last: 2, step: 1 }, specs: "RO index 2 range 0 1 0", tips: "nondeterministic_output", categories: category::KEYSPACE | category::READ,
+                docs: "
+                    summary Get the logarithmic access frequency counter of a Redis object
+                    since 4.0.0
+                    complexity O(1)
+                    - key: key #0
+                ",
+            }
+            "help" 2 {
+                flags: Some(Flags(LOADING | STALE)), categories: category::KEYSPACE,
+                docs: "
+                    summary Show helpful text about the different subcommands
+                    since 6.2.0
+                    complexity O(1)
+                ",
+            }
+            "idletime" 3 {
+                flags: Some(Flags(READONLY)), keys: Keys { first: 2, last: 2, step: 1 }, specs: "RO index 2 range 0 1 0", tips: "nondeterministic_output", categories: category::KEYSPACE | category::READ,
+                docs: "
+                    summary Get the time since a Redis object was last accessed
+                    since 2.2.3
+                    complexity O(1)
+                    - key: key #0
+                ",
+            }
+            "refcount" 3 {
+                flags: Some(Flags(READONLY)), keys: Keys { first: 2, last: 2, step: 1 }, specs: "RO index 2 range 0 1 0", tips: "nondeterministic_output", categories: category::KEYSPACE | category::READ,
+                docs: "
+                    summary Get the number of references to the value of the key
+                    since 2.2.3
+                    complexity O(1)
+                    - key: key #0
+                ",
+            }
+        },
+    }
+
+    MEMORY = 57 {
+        run: memory(args, keyspace, reply),
+        name: "memory", arity: -2, flags: READONLY, keys: OF_SUBCOMMANDS, group: "server", since: "4.0.0",
+        summary: "A container for memory diagnostics commands",
+        told: Some(Flags(0)),
+        categories: Some(0),
+        docs: "
+            complexity Depends on subcommand.
+        ",
+        subcommands: subcommands! { "memory":
+            "usage" -3 {
+                flags: Some(Flags(READONLY)), keys: Keys { first: 2, last: 2, step: 1 }, specs: "RO index 2 range 0 1 0", categories: category::READ,
+                docs: "
+                    summary Estimate the memory usage of a key
+                    since 4.0.0
+                    complexity O(N) where N is the number of samples.
+                    - key: key #0
+                    - count: integer 'SAMPLES' optional
+                ",
+            }
+            "help" 2 {
+                flags: Some(Flags(LOADING | STALE)),
+                docs: "
+                    summary Show helpful text about the different subcommands
+                    since 4.0.0
+                    complexity O(1)
+                ",
+            }
+            "doctor" 2 {
+                flags: Some(Flags(0)), tips: "nondeterministic_output,request_policy:all_shards,response_policy:special",
+                docs: "
+                    summary Outputs memory problems report
+                    since 4.0.0
+                    complexity O(1)
+                ",
+            }
+            "malloc-stats" 2 {
+                flags: Some(Flags(0)), tips: "nondeterministic_output,request_policy:all_shards,response_policy:special",
+                docs: "
+                    summary Show allocator internal stats
+                    since 4.0.0
+                    complexity Depends on how much memory is allocated, could be slow
+                ",
+            }
+            "purge" 2 {
+                flags: Some(Flags(0)), tips: "request_policy:all_shards,response_policy:all_succeeded",
+                docs: "
+                    summary Ask the allocator to release memory
+                    since 4.0.0
+                    complexity Depends on how much memory is allocated, could be slow
+                ",
+            }
+            "stats" 2 {
+                flags: Some(Flags(0)), tips: "nondeterministic_output,request_policy:all_shards,response_policy:special",
+                docs: "
+                    summary Show memory usage details
+                    since 4.0.0
+                    complexity O(1)
+                ",
+            }
+        },
+    }
+
+    HW_DEBUGOBJECT = 208 {
+        run: debug_object(args, keyspace, reply),
+        name: "hw.debugobject", arity: 2, flags: READONLY | ADMIN, keys: ONE_KEY, group: "server",
+        since: "0.2.0",
+        summary: "Tell how a key stands in its row: DEBUG OBJECT",
+        docs: "
+            complexity O(1)
+            - key: key
+        ",
+    }
+}
 
 /// `OBJECT ENCODING | REFCOUNT | IDLETIME | FREQ key`
 pub fn object<T: Transaction>(

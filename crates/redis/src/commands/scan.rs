@@ -13,12 +13,79 @@ use highwater_core::Transaction;
 use super::cluster::slot_number;
 use super::portion::{Among, Asked, Next, Portion};
 use super::words::{integer, is};
+use crate::command::entry::commands;
 use crate::errors::CommandError;
 use crate::glob::Pattern;
 use crate::keyspace::{Done, Failure, Keyspace};
 use crate::reply::Reply;
 use crate::request::Args;
 use crate::slots;
+
+commands! {
+    data(args, keyspace, reply);
+
+    SCAN = 50 {
+        run: scan(args, keyspace, reply),
+        name: "scan", arity: -2, flags: READONLY | SCANS, keys: WHOLE, group: "generic", since: "2.8.0",
+        summary: "Incrementally iterate the keys space",
+        tips: "nondeterministic_output,request_policy:special",
+        docs: "
+            complexity O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.
+            history 6.0.0 Added the `TYPE` subcommand.
+            - cursor: integer
+            - pattern: pattern 'MATCH' optional
+            - count: integer 'COUNT' optional
+            - type: string 'TYPE' @6.0.0 optional
+        ",
+    }
+
+    KEYS = 51 {
+        run: keys(args, keyspace, reply),
+        name: "keys", arity: 2, flags: READONLY | WALKS, keys: WHOLE, group: "generic", since: "1.0.0",
+        summary: "Find all keys matching the given pattern",
+        categories: Some(category::KEYSPACE | category::READ | category::DANGEROUS),
+        tips: "request_policy:all_shards,nondeterministic_output_order",
+        docs: "
+            complexity O(N) with N being the number of keys in the database, under the assumption that the key names in the database and the given pattern have limited length.
+            - pattern: pattern
+        ",
+    }
+
+    RANDOMKEY = 52 {
+        run: randomkey(args, keyspace, reply),
+        name: "randomkey", arity: 1, flags: READONLY, keys: WHOLE, group: "generic", since: "1.0.0",
+        summary: "Return a random key from the keyspace",
+        tips: "request_policy:all_shards,nondeterministic_output",
+        docs: "
+            complexity O(log(N)) where N is the number of keys
+        ",
+    }
+
+    DBSIZE = 53 {
+        run: dbsize(args, keyspace, reply),
+        name: "dbsize", arity: 1, flags: READONLY | FAST | WALKS, keys: WHOLE, group: "server",
+        since: "1.0.0",
+        summary: "Return the number of keys in the selected database",
+        categories: Some(category::KEYSPACE | category::READ | category::FAST),
+        tips: "request_policy:all_shards,response_policy:agg_sum",
+        docs: "
+            complexity O(N) where N is the number of keys
+        ",
+    }
+
+    HW_KEYSINSLOT = 179 {
+        run: keys_in_slot(args, keyspace, reply),
+        name: "hw.keysinslot", arity: -2, flags: READONLY | WALKS, keys: WHOLE, group: "generic",
+        since: "0.2.0",
+        summary: "Count the keys of a hash slot, or get some of them",
+        categories: Some(0),
+        docs: "
+            complexity O(N) where N is the number of keys
+            - slot: integer
+            - count: integer optional
+        ",
+    }
+}
 
 /// Names that are looked at for a random key that has not expired.
 const RANDOM_TRIES: u64 = 100;

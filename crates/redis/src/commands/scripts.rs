@@ -18,6 +18,7 @@ use super::help;
 use super::words::{integer, is};
 use crate::acl::{Denied, User, may};
 use crate::command::Opcode;
+use crate::command::entry::commands;
 use crate::errors::CommandError;
 use crate::keyspace::{Done, Failure, Keyspace, SCRIPTS, Stop};
 use crate::reply::{Protocol, Reply};
@@ -25,6 +26,147 @@ use crate::request::Args;
 use crate::scripts::bridge::Host;
 use crate::scripts::vm::{self, Task, Vm};
 use crate::scripts::{Failed, MAX_KEPT_BYTES, MAX_SCRIPT_BYTES, sha1, shebang};
+
+commands! {
+    data(args, keyspace, reply);
+
+    EVAL = 180 {
+        run: eval(args, (false, false), keyspace, reply),
+        name: "eval", arity: -3,
+        flags: WRITE | NOSCRIPT | STALE | SKIP_MONITOR | MAY_REPLICATE | NO_MANDATORY_KEYS | MOVABLEKEYS | RUNS_SCRIPTS,
+        keys: COUNTED, group: "scripting", since: "2.6.0",
+        summary: "Execute a Lua script server side",
+        told: Some(Flags(NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS)),
+        specs: "RW,access,update index 2 keynum 0 1 1",
+        docs: "
+            complexity Depends on the script that is executed.
+            - script: string
+            - numkeys: integer
+            - key: key #0 optional multiple
+            - arg: string optional multiple
+        ",
+    }
+
+    EVAL_RO = 181 {
+        run: eval(args, (false, true), keyspace, reply),
+        name: "eval_ro", arity: -3,
+        flags: READONLY | NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS | RUNS_SCRIPTS,
+        keys: COUNTED, group: "scripting", since: "7.0.0",
+        summary: "Execute a read-only Lua script server side",
+        specs: "RO,access index 2 keynum 0 1 1",
+        docs: "
+            complexity Depends on the script that is executed.
+            - script: string
+            - numkeys: integer
+            - key: key #0 optional multiple
+            - arg: string optional multiple
+        ",
+    }
+
+    EVALSHA = 182 {
+        run: eval(args, (true, false), keyspace, reply),
+        name: "evalsha", arity: -3,
+        flags: WRITE | NOSCRIPT | STALE | SKIP_MONITOR | MAY_REPLICATE | NO_MANDATORY_KEYS | MOVABLEKEYS | RUNS_SCRIPTS,
+        keys: COUNTED, group: "scripting", since: "2.6.0",
+        summary: "Execute a Lua script server side",
+        told: Some(Flags(NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS)),
+        specs: "RW,access,update index 2 keynum 0 1 1",
+        docs: "
+            complexity Depends on the script that is executed.
+            - sha1: string
+            - numkeys: integer
+            - key: key #0 optional multiple
+            - arg: string optional multiple
+        ",
+    }
+
+    EVALSHA_RO = 183 {
+        run: eval(args, (true, true), keyspace, reply),
+        name: "evalsha_ro", arity: -3,
+        flags: READONLY | NOSCRIPT | STALE | SKIP_MONITOR | NO_MANDATORY_KEYS | MOVABLEKEYS | RUNS_SCRIPTS,
+        keys: COUNTED, group: "scripting", since: "7.0.0",
+        summary: "Execute a read-only Lua script server side",
+        specs: "RO,access index 2 keynum 0 1 1",
+        docs: "
+            complexity Depends on the script that is executed.
+            - sha1: string
+            - numkeys: integer
+            - key: key #0 optional multiple
+            - arg: string optional multiple
+        ",
+    }
+
+    SCRIPT = 184 {
+        run: script(args, keyspace, reply),
+        name: "script", arity: -2, flags: WRITE | NOSCRIPT, keys: CODE, group: "scripting", since: "2.6.0",
+        summary: "A container for Lua scripts management commands",
+        told: Some(Flags(0)),
+        categories: Some(0),
+        docs: "
+            complexity Depends on subcommand.
+        ",
+        subcommands: subcommands! { "script":
+            "debug" 3 {
+                flags: Some(Flags(NOSCRIPT)), categories: category::SCRIPTING,
+                docs: "
+                    summary Set the debug mode for executed scripts.
+                    since 3.2.0
+                    complexity O(1)
+                    - mode: oneof
+                    -- yes: pure-token 'YES'
+                    -- sync: pure-token 'SYNC'
+                    -- no: pure-token 'NO'
+                ",
+            }
+            "exists" -3 {
+                flags: Some(Flags(NOSCRIPT)), tips: "request_policy:all_shards,response_policy:agg_logical_and", categories: category::SCRIPTING,
+                docs: "
+                    summary Check existence of scripts in the script cache.
+                    since 2.6.0
+                    complexity O(N) with N being the number of scripts to check (so checking a single script is an O(1) operation).
+                    - sha1: string multiple
+                ",
+            }
+            "flush" -2 {
+                flags: Some(Flags(NOSCRIPT)), tips: "request_policy:all_nodes,response_policy:all_succeeded", categories: category::SCRIPTING,
+                docs: "
+                    summary Remove all the scripts from the script cache.
+                    since 2.6.0
+                    complexity O(N) with N being the number of scripts in cache
+                    history 6.2.0 Added the `ASYNC` and `SYNC` flushing mode modifiers.
+                    - async: oneof @6.2.0 optional
+                    -- async: pure-token 'ASYNC'
+                    -- sync: pure-token 'SYNC'
+                ",
+            }
+            "help" 2 {
+                flags: Some(Flags(LOADING | STALE)), categories: category::SCRIPTING,
+                docs: "
+                    summary Show helpful text about the different subcommands
+                    since 5.0.0
+                    complexity O(1)
+                ",
+            }
+            "kill" 2 {
+                flags: Some(Flags(NOSCRIPT | ALLOW_BUSY)), tips: "request_policy:all_shards,response_policy:one_succeeded", categories: category::SCRIPTING,
+                docs: "
+                    summary Kill the script currently in execution.
+                    since 2.6.0
+                    complexity O(1)
+                ",
+            }
+            "load" 3 {
+                flags: Some(Flags(NOSCRIPT | STALE)), tips: "request_policy:all_nodes,response_policy:all_succeeded", categories: category::SCRIPTING,
+                docs: "
+                    summary Load the specified Lua script into the script cache.
+                    since 2.6.0
+                    complexity O(N) with N being the length in bytes of the script body.
+                    - script: string
+                ",
+            }
+        },
+    }
+}
 
 const COUNTS: &[u8] = &[0];
 const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";

@@ -6,11 +6,157 @@ use highwater_core::NodeId;
 use super::help;
 use super::words::{integer, is};
 use crate::Door;
+use crate::command::entry::commands;
 use crate::effort::{Effort, LOOK};
 use crate::errors::CommandError;
 use crate::reply::Reply;
 use crate::request::Args;
 use crate::topology::{Member, Shape, apart};
+
+commands! {
+    local(args, client, door, effort, reply);
+
+    SENTINEL = 160 {
+        run: sentinel(args, door, effort, reply),
+        name: "sentinel", arity: -2, flags: LOADING | STALE, keys: NO_DATA, group: "sentinel", since: "2.8.4",
+        summary: "A container for Sentinel commands",
+        subcommands: subcommands! { "sentinel":
+            "get-master-addr-by-name" 3 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary Return the address of the node that leads
+                    since 0.1.0
+                    - master-name: string
+                ",
+            }
+            "masters" 2 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary List the one group of nodes
+                    since 0.1.0
+                ",
+            }
+            "master" 3 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary Describe the group of nodes by the one that leads
+                    since 0.1.0
+                    - master-name: string
+                ",
+            }
+            "replicas" 3 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary List the nodes that do not lead
+                    since 0.1.0
+                    - master-name: string
+                ",
+            }
+            "slaves" 3 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary List the nodes that do not lead
+                    since 0.1.0
+                    - master-name: string
+                ",
+            }
+            "sentinels" 3 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary List the other nodes, each of which answers as a Sentinel
+                    since 0.1.0
+                    - master-name: string
+                ",
+            }
+            "ckquorum" 3 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary Say whether a majority is there
+                    since 0.1.0
+                    - master-name: string
+                ",
+            }
+            "myid" 2 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary Return the node's identity
+                    since 0.1.0
+                ",
+            }
+            "is-master-down-by-addr" 6 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary Say whether a node is taken to be dead
+                    since 0.1.0
+                    - ip: string
+                    - port: integer
+                    - current-epoch: integer
+                    - runid: string
+                ",
+            }
+            "help" 2 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary Show helpful text about the different subcommands
+                    since 0.1.0
+                ",
+            }
+            "failover" 3 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary Refused: leads are handed over by operators
+                    since 0.1.0
+                    - master-name: string
+                ",
+            }
+            "flushconfig" 2 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary Refused: nothing is set here
+                    since 0.1.0
+                ",
+            }
+            "monitor" 6 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary Refused: the cluster decides who leads
+                    since 0.1.0
+                    - name: string
+                    - ip: string
+                    - port: integer
+                    - quorum: integer
+                ",
+            }
+            "remove" 3 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary Refused: the cluster decides who leads
+                    since 0.1.0
+                    - master-name: string
+                ",
+            }
+            "reset" 3 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary Refused: the cluster decides who leads
+                    since 0.1.0
+                    - pattern: pattern
+                ",
+            }
+            "set" -5 {
+                categories: category::CONNECTION,
+                docs: "
+                    summary Refused: nothing is set here
+                    since 0.1.0
+                    - master-name: string
+                    - data: block multiple
+                    -- option: string
+                    -- value: string
+                ",
+            }
+        },
+    }
+}
 
 impl Door {
     /// The words that sentinels tell when another node leads: the cluster's name, where the one was found and where the other is. `None` if either is unknown.

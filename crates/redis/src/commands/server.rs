@@ -5,21 +5,103 @@ use super::{documents, help, keyspecs};
 use crate::acl::categories::Categories;
 use crate::acl::ids::{self, Named};
 use crate::acl::keys;
-use crate::command::{COMMANDS, Command, Control, Opcode, Spec, Subcommand, facts};
+use crate::command::entry::commands;
+use crate::command::{Command, Control, Opcode, Spec, Subcommand, flags};
 use crate::effort::{Effort, LOOK, few};
 use crate::errors::CommandError;
 use crate::reply::Reply;
 use crate::request::Args;
 
+commands! {
+    local(args, client, door, effort, reply);
+
+    COMMAND = 154 {
+        run: command(args, effort, reply),
+        name: "command", arity: -1, flags: LOADING | STALE | LONG, keys: NO_DATA, group: "server",
+        since: "2.8.13",
+        summary: "Get array of Redis command details",
+        categories: Some(category::CONNECTION),
+        tips: "nondeterministic_output_order",
+        docs: "
+            complexity O(N) where N is the total number of Redis commands
+        ",
+        subcommands: subcommands! { "command":
+            "count" 2 {
+                flags: Some(Flags(LOADING | STALE)), categories: category::CONNECTION,
+                docs: "
+                    summary Get total number of Redis commands
+                    since 2.8.13
+                    complexity O(1)
+                ",
+            }
+            "info" -2 {
+                flags: Some(Flags(LOADING | STALE)), tips: "nondeterministic_output_order", categories: category::CONNECTION,
+                docs: "
+                    summary Get array of specific Redis command details, or all when no argument is given.
+                    since 2.8.13
+                    complexity O(N) where N is the number of commands to look up
+                    history 7.0.0 Allowed to be called with no argument to get info on all commands.
+                    - command-name: string optional multiple
+                ",
+            }
+            "docs" -2 {
+                flags: Some(Flags(LOADING | STALE)), tips: "nondeterministic_output_order", categories: category::CONNECTION,
+                docs: "
+                    summary Get array of specific Redis command documentation
+                    since 7.0.0
+                    complexity O(N) where N is the number of commands to look up
+                    - command-name: string optional multiple
+                ",
+            }
+            "list" -2 {
+                flags: Some(Flags(LOADING | STALE)), tips: "nondeterministic_output_order", categories: category::CONNECTION,
+                docs: "
+                    summary Get an array of Redis command names
+                    since 7.0.0
+                    complexity O(N) where N is the total number of Redis commands
+                    - filterby: oneof 'FILTERBY' optional
+                    -- module-name: string 'MODULE'
+                    -- category: string 'ACLCAT'
+                    -- pattern: pattern 'PATTERN'
+                ",
+            }
+            "getkeys" -4 {
+                flags: Some(Flags(LOADING | STALE)), categories: category::CONNECTION,
+                docs: "
+                    summary Extract keys given a full Redis command
+                    since 2.8.13
+                    complexity O(N) where N is the number of arguments to the command
+                ",
+            }
+            "help" 2 {
+                flags: Some(Flags(LOADING | STALE)), categories: category::CONNECTION,
+                docs: "
+                    summary Show helpful text about the different subcommands
+                    since 5.0.0
+                    complexity O(1)
+                ",
+            }
+            "getkeysandflags" -4 {
+                flags: Some(Flags(LOADING | STALE)), categories: category::CONNECTION,
+                docs: "
+                    summary Extract keys and access flags given a full Redis command
+                    since 7.0.0
+                    complexity O(N) where N is the number of arguments to the command
+                ",
+            }
+        },
+    }
+}
+
 /// `COMMAND [COUNT | LIST [FILTERBY ..] | GETKEYS command .. | INFO [name ..] | DOCS [name ..]]`
 pub fn command(mut args: Args<'_>, effort: &Effort, reply: &mut Reply<'_>) -> Result<(), CommandError> {
     let Some(subcommand) = args.next() else {
-        reply.array(COMMANDS.len());
-        COMMANDS.iter().for_each(|spec| describe(spec, reply));
+        reply.array(Opcode::all().len());
+        Opcode::all().for_each(|opcode| describe(opcode.spec(), reply));
         return Ok(());
     };
     match subcommand.to_ascii_lowercase().as_slice() {
-        b"count" => reply.integer(COMMANDS.len() as i64),
+        b"count" => reply.integer(Opcode::all().len() as i64),
         b"list" => {
             let names = listed(args, effort)?;
             reply.array(names.len());
@@ -112,7 +194,7 @@ fn keys_of(mut args: Args<'_>) -> Result<Vec<&[u8]>, CommandError> {
         const NONE: CommandError = CommandError::Text("ERR The command has no key arguments");
         return if keys.is_empty() { Err(NONE) } else { Ok(keys) };
     }
-    if spec.keys.first == 0 && !spec.has_flag("movablekeys") {
+    if spec.keys.first == 0 && !spec.has(flags::MOVABLEKEYS) {
         return Err(CommandError::Text("ERR The command has no key arguments"));
     }
     spec.check(args).map_err(|_| ARITY)?;
@@ -121,8 +203,8 @@ fn keys_of(mut args: Args<'_>) -> Result<Vec<&[u8]>, CommandError> {
         keys.push(key);
         true
     });
-    if spec.has_flag("movablekeys")
-        && !spec.has_flag("no_mandatory_keys")
+    if spec.has(flags::MOVABLEKEYS)
+        && !spec.has(flags::NO_MANDATORY_KEYS)
         && keys::counted(spec, args).next().is_none()
     {
         return Err(ARITY);
@@ -158,16 +240,17 @@ fn describe(spec: &'static Spec, reply: &mut Reply<'_>) {
 /// Ten fields: name, arity, flags, first key, last key, step, categories, tips, key specifications, subcommands.
 fn entry(named: &Named, subcommands: &'static [Subcommand], reply: &mut Reply<'_>) {
     let spec = named.spec;
-    let (tips, keys) = facts::of_command(spec.name);
-    let own = (facts::flags_told(spec.name, spec.flags), spec.keys, tips, keys);
     let (flags, places, tips, keys) = match named.sub {
-        None => own,
-        Some(sub) => facts::of_subcommand(sub).unwrap_or((spec.flags, spec.keys, "", "")),
+        None => (spec.told.unwrap_or(spec.flags), spec.keys, spec.tips, spec.specs),
+        Some(sub) => {
+            let (flags, keys) = sub.flags.map_or((spec.flags, spec.keys), |flags| (flags, sub.keys));
+            (flags, keys, sub.tips, sub.specs)
+        }
     };
     reply.array(10);
     reply.bulk(named.full_name().as_bytes());
     reply.integer(i64::from(named.sub.map_or(spec.arity, |sub| sub.arity)));
-    let flags = flags.split_ascii_whitespace();
+    let flags = flags.words();
     reply.set(flags.clone().count());
     flags.for_each(|flag| reply.simple(flag));
     for number in [places.first, places.last, places.step] {

@@ -6,12 +6,61 @@ use highwater_seam::Session;
 
 use super::help;
 use super::words::is;
+use crate::command::entry::commands;
 use crate::errors::{CommandError, RequestError};
 use crate::keyspace::{Failure, Keyspace, SESSIONS};
 use crate::number::parse_integer;
 use crate::reply::{Reply, is_whole};
 use crate::request::Args;
 use crate::single;
+
+commands! {
+    data(args, keyspace, reply);
+
+    HW_SESSION = 189 {
+        run: session(args, keyspace, reply),
+        name: "hw.session", arity: -2, flags: WRITE | DENYOOM | FAST, keys: SESSION, group: "transactions",
+        since: "0.1.0",
+        summary: "Open or end a session, which numbers a client's requests",
+        subcommands: subcommands! { "hw.session":
+            "new" -2 {
+                categories: category::WRITE | category::FAST | category::TRANSACTION,
+                docs: "
+                    summary Open a session; the reply is its id
+                    since 0.1.0
+                ",
+            }
+            "end" 3 {
+                categories: category::WRITE | category::FAST | category::TRANSACTION,
+                docs: "
+                    summary End a session
+                    since 0.1.0
+                    - session: integer
+                ",
+            }
+            "help" 2 {
+                categories: category::WRITE | category::FAST | category::TRANSACTION,
+                docs: "
+                    summary Show helpful text about the different subcommands
+                    since 0.1.0
+                ",
+            }
+        },
+    }
+
+    HW_OUTCOME = 190 {
+        run: outcome(args, keyspace, reply),
+        name: "hw.outcome", arity: -3, flags: WRITE | FAST, keys: SESSION, group: "transactions",
+        since: "0.1.0",
+        summary: "Tell what became of a numbered request, or see to it that it never happens",
+        docs: "
+            complexity O(1)
+            - session: integer
+            - number: integer
+            - raw: pure-token 'RAW' optional
+        ",
+    }
+}
 
 /// `HW.SESSION NEW | END id`. The door has added to NEW how many sessions may be open, of all users and of each, and what the id is made of.
 pub fn session<T: Transaction>(

@@ -5,6 +5,7 @@ use highwater_core::Transaction;
 use super::portion::{Among, Asked, Next, Portion, in_portions};
 use super::scan::Options;
 use super::words::{MUST_BE_POSITIVE, random_count, unsigned};
+use crate::command::entry::commands;
 use crate::encodings::SET_ENTRIES;
 use crate::errors::CommandError;
 use crate::keyspace::head::{Head, Kind};
@@ -13,6 +14,139 @@ use crate::keyspace::{Done, Failure, Keyspace};
 use crate::number::parse_integer;
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    data(args, keyspace, reply);
+
+    SADD = 74 {
+        run: sadd(args, keyspace, reply),
+        name: "sadd", arity: -3, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "set", since: "1.0.0",
+        summary: "Add one or more members to a set",
+        specs: "RW,insert index 1 range 0 1 0",
+        docs: "
+            complexity O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.
+            history 2.4.0 Accepts multiple `member` arguments.
+            - key: key #0
+            - member: string multiple
+        ",
+    }
+
+    SREM = 75 {
+        run: srem(args, keyspace, reply),
+        name: "srem", arity: -3, flags: WRITE | FAST, keys: ONE_KEY, group: "set", since: "1.0.0",
+        summary: "Remove one or more members from a set",
+        specs: "RW,delete index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the number of members to be removed.
+            history 2.4.0 Accepts multiple `member` arguments.
+            - key: key #0
+            - member: string multiple
+        ",
+    }
+
+    SMEMBERS = 76 {
+        run: smembers(args, keyspace, reply),
+        name: "smembers", arity: 2, flags: READONLY, keys: ONE_KEY, group: "set", since: "1.0.0",
+        summary: "Get all the members in a set",
+        specs: "RO,access index 1 range 0 1 0",
+        tips: "nondeterministic_output_order",
+        docs: "
+            complexity O(N) where N is the set cardinality.
+            - key: key #0
+        ",
+    }
+
+    SISMEMBER = 77 {
+        run: sismember(args, keyspace, reply),
+        name: "sismember", arity: 3, flags: READONLY | FAST, keys: ONE_KEY, group: "set", since: "1.0.0",
+        summary: "Determine if a given value is a member of a set",
+        specs: "RO index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+            - member: string
+        ",
+    }
+
+    SMISMEMBER = 78 {
+        run: smismember(args, keyspace, reply),
+        name: "smismember", arity: -3, flags: READONLY | FAST, keys: ONE_KEY, group: "set", since: "6.2.0",
+        summary: "Returns the membership associated with the given elements for a set",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the number of elements being checked for membership
+            - key: key #0
+            - member: string multiple
+        ",
+    }
+
+    SCARD = 79 {
+        run: scard(args, keyspace, reply),
+        name: "scard", arity: 2, flags: READONLY | FAST, keys: ONE_KEY, group: "set", since: "1.0.0",
+        summary: "Get the number of members in a set",
+        specs: "RO index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+        ",
+    }
+
+    SPOP = 80 {
+        run: spop(args, keyspace, reply),
+        name: "spop", arity: -2, flags: WRITE | FAST, keys: ONE_KEY, group: "set", since: "1.0.0",
+        summary: "Remove and return one or multiple random members from a set",
+        specs: "RW,access,delete index 1 range 0 1 0",
+        tips: "nondeterministic_output",
+        docs: "
+            complexity Without the count argument O(1), otherwise O(N) where N is the value of the passed count.
+            history 3.2.0 Added the `count` argument.
+            - key: key #0
+            - count: integer @3.2.0 optional
+        ",
+    }
+
+    SRANDMEMBER = 81 {
+        run: srandmember(args, keyspace, reply),
+        name: "srandmember", arity: -2, flags: READONLY, keys: ONE_KEY, group: "set", since: "1.0.0",
+        summary: "Get one or multiple random members from a set",
+        specs: "RO,access index 1 range 0 1 0",
+        tips: "nondeterministic_output",
+        docs: "
+            complexity Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count.
+            history 2.6.0 Added the optional `count` argument.
+            - key: key #0
+            - count: integer @2.6.0 optional
+        ",
+    }
+
+    SMOVE = 82 {
+        run: smove(args, keyspace, reply),
+        name: "smove", arity: 4, flags: WRITE | FAST, keys: TWO_KEYS, group: "set", since: "1.0.0",
+        summary: "Move a member from one set to another",
+        specs: "RW,access,delete index 1 range 0 1 0;RW,insert index 2 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - source: key #0
+            - destination: key #1
+            - member: string
+        ",
+    }
+
+    SSCAN = 83 {
+        run: sscan(args, keyspace, reply),
+        name: "sscan", arity: -3, flags: READONLY | SCANS, keys: ONE_KEY, group: "set", since: "2.8.0",
+        summary: "Incrementally iterate Set elements",
+        specs: "RO,access index 1 range 0 1 0",
+        tips: "nondeterministic_output",
+        docs: "
+            complexity O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..
+            - key: key #0
+            - cursor: integer
+            - pattern: pattern 'MATCH' optional
+            - count: integer 'COUNT' optional
+        ",
+    }
+}
 
 /// Adds a member; whether it is new.
 pub fn add<T: Transaction>(

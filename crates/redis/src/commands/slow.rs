@@ -8,12 +8,152 @@ use super::server::find;
 use super::words::{integer, is};
 use crate::Door;
 use crate::acl::ids::{self, Commands};
+use crate::command::entry::commands;
 use crate::effort::{COUNTS, Effort, LOOK, few};
 use crate::errors::CommandError;
 use crate::meter::latency::Latencies;
 use crate::meter::slow::Slow;
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    local(args, client, door, effort, reply);
+
+    SLOWLOG = 173 {
+        run: slowlog(args, door, effort, reply),
+        name: "slowlog", arity: -2, flags: LOADING | LONG, keys: NO_DATA, group: "server", since: "2.2.12",
+        summary: "A container for slow log commands",
+        told: Some(Flags(0)),
+        docs: "
+            complexity Depends on subcommand.
+        ",
+        subcommands: subcommands! { "slowlog":
+            "get" -2 {
+                flags: Some(Flags(ADMIN | LOADING | STALE)), tips: "request_policy:all_nodes,nondeterministic_output", categories: category::ADMIN,
+                docs: "
+                    summary Get the slow log's entries
+                    since 2.2.12
+                    complexity O(N) where N is the number of entries returned
+                    history 4.0.0 Added client IP address, port and name to the reply.
+                    - count: integer optional
+                ",
+            }
+            "help" 2 {
+                flags: Some(Flags(LOADING | STALE)),
+                docs: "
+                    summary Show helpful text about the different subcommands
+                    since 6.2.0
+                    complexity O(1)
+                ",
+            }
+            "len" 2 {
+                flags: Some(Flags(ADMIN | LOADING | STALE)), tips: "request_policy:all_nodes,response_policy:agg_sum,nondeterministic_output", categories: category::ADMIN,
+                docs: "
+                    summary Get the slow log's length
+                    since 2.2.12
+                    complexity O(1)
+                ",
+            }
+            "reset" 2 {
+                flags: Some(Flags(ADMIN | LOADING | STALE)), tips: "request_policy:all_nodes,response_policy:all_succeeded", categories: category::ADMIN,
+                docs: "
+                    summary Clear all entries from the slow log
+                    since 2.2.12
+                    complexity O(N) where N is the number of entries in the slowlog
+                ",
+            }
+        },
+    }
+
+    LATENCY = 174 {
+        run: latency(args, door, effort, reply),
+        name: "latency", arity: -2, flags: LOADING | LONG, keys: NO_DATA, group: "server", since: "2.8.13",
+        summary: "A container for latency diagnostics commands",
+        told: Some(Flags(0)),
+        docs: "
+            complexity Depends on subcommand.
+        ",
+        subcommands: subcommands! { "latency":
+            "doctor" 2 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), tips: "nondeterministic_output,request_policy:all_nodes,response_policy:special", categories: category::ADMIN,
+                docs: "
+                    summary Return a human readable latency analysis report.
+                    since 2.8.13
+                    complexity O(1)
+                ",
+            }
+            "help" 2 {
+                flags: Some(Flags(LOADING | STALE)),
+                docs: "
+                    summary Show helpful text about the different subcommands.
+                    since 2.8.13
+                    complexity O(1)
+                ",
+            }
+            "histogram" -2 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), tips: "nondeterministic_output,request_policy:all_nodes,response_policy:special", categories: category::ADMIN,
+                docs: "
+                    summary Return the cumulative distribution of latencies of a subset of commands or all.
+                    since 7.0.0
+                    complexity O(N) where N is the number of commands with latency information being retrieved.
+                    - command: string optional multiple
+                ",
+            }
+            "history" 3 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), tips: "nondeterministic_output,request_policy:all_nodes,response_policy:special", categories: category::ADMIN,
+                docs: "
+                    summary Return timestamp-latency samples for the event.
+                    since 2.8.13
+                    complexity O(1)
+                    - event: string
+                ",
+            }
+            "latest" 2 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), tips: "nondeterministic_output,request_policy:all_nodes,response_policy:special", categories: category::ADMIN,
+                docs: "
+                    summary Return the latest latency samples for all events.
+                    since 2.8.13
+                    complexity O(1)
+                ",
+            }
+            "reset" -2 {
+                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), tips: "request_policy:all_nodes,response_policy:all_succeeded", categories: category::ADMIN,
+                docs: "
+                    summary Reset latency data for one or more events.
+                    since 2.8.13
+                    complexity O(1)
+                    - event: string optional multiple
+                ",
+            }
+        },
+    }
+
+    HW_HOTKEYS = 204 {
+        run: hot_keys(args, door, effort, reply),
+        name: "hw.hotkeys", arity: -1, flags: ADMIN | LOADING | STALE | LONG, keys: NO_DATA, group: "server",
+        since: "0.1.0",
+        summary: "Get the keys at which transactions meet most",
+        docs: "
+            complexity O(N) where N is the number of keys that are told
+        ",
+        subcommands: subcommands! { "hw.hotkeys":
+            "reset" 2 {
+                categories: category::ADMIN,
+                docs: "
+                    summary Forget which keys were met at
+                    since 0.1.0
+                ",
+            }
+            "help" 2 {
+                categories: category::ADMIN,
+                docs: "
+                    summary Show helpful text about the different subcommands
+                    since 0.1.0
+                ",
+            }
+        },
+    }
+}
 
 /// Steps of a transaction that was slow: its words are copied.
 const SAMPLE: u64 = 400;

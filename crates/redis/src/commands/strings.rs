@@ -4,10 +4,243 @@ use highwater_core::Transaction;
 
 use super::expiry::{Unit, deadline};
 use super::words::is;
+use crate::command::entry::commands;
+use crate::command::{READ, WRITE};
 use crate::errors::CommandError;
 use crate::keyspace::{Done, Failure, Keyspace, check_value};
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    data(args, keyspace, reply);
+
+    GET = 0 {
+        run: get(args, keyspace, reply),
+        name: "get", arity: 2, flags: READONLY | FAST, keys: ONE_KEY, group: "string", since: "1.0.0",
+        summary: "Get the value of a key",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+        ",
+    }
+
+    SET = 1 {
+        run: set(args, keyspace, reply),
+        name: "set", arity: -3, flags: WRITE | DENYOOM, keys: ONE_KEY, group: "string", since: "1.0.0",
+        summary: "Set the string value of a key",
+        specs: "RW,access,update,variable_flags index 1 range 0 1 0",
+        narrows: Some(uses_of_set),
+        docs: "
+            complexity O(1)
+            history 2.6.12 Added the `EX`, `PX`, `NX` and `XX` options.
+            history 6.0.0 Added the `KEEPTTL` option.
+            history 6.2.0 Added the `GET`, `EXAT` and `PXAT` option.
+            history 7.0.0 Allowed the `NX` and `GET` options to be used together.
+            - key: key #0
+            - value: string
+            - condition: oneof @2.6.12 optional
+            -- nx: pure-token 'NX'
+            -- xx: pure-token 'XX'
+            - get: pure-token 'GET' @6.2.0 optional
+            - expiration: oneof optional
+            -- seconds: integer 'EX' @2.6.12
+            -- milliseconds: integer 'PX' @2.6.12
+            -- unix-time-seconds: unix-time 'EXAT' @6.2.0
+            -- unix-time-milliseconds: unix-time 'PXAT' @6.2.0
+            -- keepttl: pure-token 'KEEPTTL' @6.0.0
+        ",
+    }
+
+    MGET = 9 {
+        run: mget(args, keyspace, reply),
+        name: "mget", arity: -2, flags: READONLY | FAST, keys: ALL_KEYS, group: "string", since: "1.0.0",
+        summary: "Get the values of all the given keys",
+        specs: "RO,access index 1 range -1 1 0",
+        tips: "request_policy:multi_shard",
+        docs: "
+            complexity O(N) where N is the number of keys to retrieve.
+            - key: key #0 multiple
+        ",
+    }
+
+    MSET = 10 {
+        run: mset(args, keyspace, reply),
+        name: "mset", arity: -3, flags: WRITE | DENYOOM, keys: PAIRS, group: "string", since: "1.0.1",
+        summary: "Set multiple keys to multiple values",
+        specs: "OW,update index 1 range -1 2 0",
+        tips: "request_policy:multi_shard,response_policy:all_succeeded",
+        docs: "
+            complexity O(N) where N is the number of keys to set.
+            - key_value: block multiple
+            -- key: key #0
+            -- value: string
+        ",
+    }
+
+    APPEND = 14 {
+        run: append(args, keyspace, reply),
+        name: "append", arity: 3, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "string",
+        since: "2.0.0",
+        summary: "Append a value to a key",
+        specs: "RW,insert index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the length of the string afterwards
+            - key: key #0
+            - value: string
+        ",
+    }
+
+    STRLEN = 15 {
+        run: strlen(args, keyspace, reply),
+        name: "strlen", arity: 2, flags: READONLY | FAST, keys: ONE_KEY, group: "string", since: "2.2.0",
+        summary: "Get the length of the value stored in a key",
+        specs: "RO index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+        ",
+    }
+
+    SETNX = 17 {
+        run: setnx(args, keyspace, reply),
+        name: "setnx", arity: 3, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "string",
+        since: "1.0.0",
+        summary: "Set the value of a key, only if the key does not exist",
+        specs: "OW,insert index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+            - value: string
+        ",
+    }
+
+    SETEX = 18 {
+        run: setex(args, Unit::Seconds, keyspace, reply),
+        name: "setex", arity: 4, flags: WRITE | DENYOOM, keys: ONE_KEY, group: "string", since: "2.0.0",
+        summary: "Set the value and expiration of a key",
+        specs: "OW,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+            - seconds: integer
+            - value: string
+        ",
+    }
+
+    PSETEX = 19 {
+        run: setex(args, Unit::Milliseconds, keyspace, reply),
+        name: "psetex", arity: 4, flags: WRITE | DENYOOM, keys: ONE_KEY, group: "string", since: "2.6.0",
+        summary: "Set the value and expiration in milliseconds of a key",
+        specs: "OW,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+            - milliseconds: integer
+            - value: string
+        ",
+    }
+
+    MSETNX = 20 {
+        run: msetnx(args, keyspace, reply),
+        name: "msetnx", arity: -3, flags: WRITE | DENYOOM, keys: PAIRS, group: "string", since: "1.0.1",
+        summary: "Set multiple keys to multiple values, only if none of the keys exist",
+        specs: "OW,insert index 1 range -1 2 0",
+        tips: "request_policy:multi_shard,response_policy:agg_min",
+        docs: "
+            complexity O(N) where N is the number of keys to set.
+            - key_value: block multiple
+            -- key: key #0
+            -- value: string
+        ",
+    }
+
+    GETSET = 21 {
+        run: getset(args, keyspace, reply),
+        name: "getset", arity: 3, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "string",
+        since: "1.0.0",
+        summary: "Set the string value of a key and return its old value",
+        specs: "RW,access,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            doc_flags deprecated
+            deprecated_since 6.2.0
+            replaced_by `SET` with the `!GET` argument
+            - key: key #0
+            - value: string
+        ",
+    }
+
+    GETDEL = 22 {
+        run: getdel(args, keyspace, reply),
+        name: "getdel", arity: 2, flags: WRITE | FAST, keys: ONE_KEY, group: "string", since: "6.2.0",
+        summary: "Get the value of a key and delete the key",
+        specs: "RW,access,delete index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+        ",
+    }
+
+    GETEX = 23 {
+        run: getex(args, keyspace, reply),
+        name: "getex", arity: -2, flags: WRITE | FAST, keys: ONE_KEY, group: "string", since: "6.2.0",
+        summary: "Get the value of a key and optionally set its expiration",
+        specs: "RW,access,update index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+            - expiration: oneof optional
+            -- seconds: integer 'EX'
+            -- milliseconds: integer 'PX'
+            -- unix-time-seconds: unix-time 'EXAT'
+            -- unix-time-milliseconds: unix-time 'PXAT'
+            -- persist: pure-token 'PERSIST'
+        ",
+    }
+
+    GETRANGE = 24 {
+        run: getrange(args, keyspace, reply),
+        name: "getrange", arity: 4, flags: READONLY, keys: ONE_KEY, group: "string", since: "2.4.0",
+        summary: "Get a substring of the string stored at a key",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.
+            - key: key #0
+            - start: integer
+            - end: integer
+        ",
+    }
+
+    SUBSTR = 25 {
+        run: getrange(args, keyspace, reply),
+        name: "substr", arity: 4, flags: READONLY, keys: ONE_KEY, group: "string", since: "1.0.0",
+        summary: "Get a substring of the string stored at a key",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.
+            doc_flags deprecated
+            deprecated_since 2.0.0
+            replaced_by `GETRANGE`
+            - key: key #0
+            - start: integer
+            - end: integer
+        ",
+    }
+
+    SETRANGE = 26 {
+        run: setrange(args, keyspace, reply),
+        name: "setrange", arity: 4, flags: WRITE | DENYOOM, keys: ONE_KEY, group: "string", since: "2.2.0",
+        summary: "Overwrite part of a string at key starting at the specified offset",
+        specs: "RW,update index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the length of the string afterwards
+            - key: key #0
+            - offset: integer
+            - value: string
+        ",
+    }
+}
 
 /// `GET key`
 pub fn get<T: Transaction>(
@@ -16,6 +249,11 @@ pub fn get<T: Transaction>(
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     reply_value(args.promised()?, keyspace, reply).map(|_| ())
+}
+
+/// It tells what was there only if it is asked to.
+fn uses_of_set(args: Args<'_>) -> u8 {
+    if args.skip(2).any(|word| word.eq_ignore_ascii_case(b"get")) { READ | WRITE } else { WRITE }
 }
 
 /// `MGET key ..`: of another type is as good as missing.

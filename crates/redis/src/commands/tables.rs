@@ -7,6 +7,7 @@ use highwater_core::{Direction, Transaction};
 
 use super::words::{is, unsigned};
 use super::{Failure, help};
+use crate::command::entry::commands;
 use crate::errors::CommandError;
 use crate::keyspace::rows::table_garbage_row;
 use crate::keyspace::{DUE, Keyspace, Stop, check_value};
@@ -14,6 +15,115 @@ use crate::reply::Reply;
 use crate::request::Args;
 use crate::tables::key::{End, Type, cut};
 use crate::tables::{MAX_COLUMNS, MAX_NAME_BYTES, TABLES, Table};
+
+commands! {
+    data(args, keyspace, reply);
+
+    HW_TABLE = 193 {
+        run: table(args, keyspace, reply),
+        name: "hw.table", arity: -2, flags: WRITE | DENYOOM, keys: TABLE, group: "tables", since: "0.1.0",
+        summary: "Create, drop, list and describe tables of typed keys",
+        categories: Some(0),
+        subcommands: subcommands! { "hw.table":
+            "create" -4 {
+                categories: category::WRITE | category::TABLE,
+                docs: "
+                    summary Create a table whose keys have columns of these types
+                    since 0.1.0
+                    complexity O(1)
+                    - name: string
+                    - type: oneof multiple
+                    -- u64: pure-token 'U64'
+                    -- i64: pure-token 'I64'
+                    -- string: pure-token 'STRING'
+                    -- bytes: pure-token 'BYTES'
+                ",
+            }
+            "drop" 3 {
+                categories: category::WRITE | category::DANGEROUS | category::TABLE,
+                docs: "
+                    summary Drop a table; its rows go in the background
+                    since 0.1.0
+                    complexity O(1)
+                    - name: string
+                ",
+            }
+            "list" 2 {
+                categories: category::READ | category::TABLE,
+                docs: "
+                    summary List the tables
+                    since 0.1.0
+                    complexity O(N) where N is the number of tables
+                ",
+            }
+            "describe" 3 {
+                categories: category::READ | category::TABLE,
+                docs: "
+                    summary Tell a table's number and the types of its keys' columns
+                    since 0.1.0
+                    complexity O(1)
+                    - name: string
+                ",
+            }
+            "help" 2 {
+                categories: category::TABLE,
+                docs: "
+                    summary Show helpful text about the different subcommands
+                    since 0.1.0
+                ",
+            }
+        },
+    }
+
+    HW_GET = 194 {
+        run: get(args, keyspace, reply),
+        name: "hw.get", arity: -3, flags: READONLY | FAST, keys: TABLE, group: "tables", since: "0.1.0",
+        summary: "Get the value of a table's row",
+        docs: "
+            complexity O(log(N)) where N is the number of rows
+            - table: string
+            - column: string multiple
+        ",
+    }
+
+    HW_PUT = 195 {
+        run: put(args, keyspace, reply),
+        name: "hw.put", arity: -4, flags: WRITE | DENYOOM | FAST, keys: TABLE, group: "tables",
+        since: "0.1.0",
+        summary: "Set a table's row",
+        docs: "
+            complexity O(log(N)) where N is the number of rows
+            - table: string
+            - column: string multiple
+            - value: string
+        ",
+    }
+
+    HW_DEL = 196 {
+        run: del(args, keyspace, reply),
+        name: "hw.del", arity: -3, flags: WRITE | FAST, keys: TABLE, group: "tables", since: "0.1.0",
+        summary: "Delete a table's row",
+        docs: "
+            complexity O(log(N)) where N is the number of rows
+            - table: string
+            - column: string multiple
+        ",
+    }
+
+    HW_RANGE = 197 {
+        run: range(args, keyspace, reply),
+        name: "hw.range", arity: -4, flags: READONLY, keys: TABLE, group: "tables", since: "0.1.0",
+        summary: "Get a table's rows between two keys, in their order",
+        docs: "
+            complexity O(log(N)+M) where N is the number of rows and M the number of rows returned
+            - table: string
+            - from: string multiple
+            - to: string multiple
+            - count: integer 'LIMIT' optional
+            - rev: pure-token 'REV' optional
+        ",
+    }
+}
 
 /// `HW.TABLE CREATE name type.. | DROP name | LIST | DESCRIBE name`
 pub fn table<T: Transaction>(

@@ -8,7 +8,8 @@ use highwater_core::codec::{Malformed, Reader, put_varint};
 use highwater_core::limits::{MAX_BLOCK_PARTS, MAX_COMMAND_BYTES, MAX_REDIS_KEY_BYTES, MAX_REQUEST_BYTES};
 use highwater_seam::Session;
 
-use crate::command::{Command, Control, Local, Opcode};
+use super::op;
+use crate::command::{Command, Control, Opcode, flags};
 use crate::errors::CommandError;
 use crate::moment::Moment;
 use crate::order::KEEP_BYTES;
@@ -106,21 +107,18 @@ impl Transactions {
         }
         match opcode.spec().command {
             // It would change how the replies around it are written, or who runs the commands around it.
-            Command::Local(Local::Hello | Local::Auth | Local::Acl) => {
+            Command::Local if opcode.spec().has(flags::STANDS_ALONE | flags::NO_MULTI) => {
                 return Err(CommandError::NotInsideMulti);
             }
-            Command::Local(Local::Client) if is_client_reply(step) => {
+            Command::Local if opcode == op::CLIENT && is_client_reply(step) => {
                 return Err(CommandError::NotInsideMulti);
             }
-            Command::Local(_) if opcode.spec().has_flag("no_multi") => {
-                return Err(CommandError::NotInsideMulti);
-            }
-            Command::Data(_) if !opcode.spec().is_ordinary() => return Err(CommandError::NotInsideMulti),
-            Command::Data(_) => {
+            Command::Data if !opcode.spec().is_ordinary() => return Err(CommandError::NotInsideMulti),
+            Command::Data => {
                 block.data = true;
                 block.writes |= !opcode.spec().reads();
             }
-            Command::Local(_) | Command::Control(_) => block.local = true,
+            Command::Local | Command::Control(_) => block.local = true,
         }
         self.body.extend_from_slice(step);
         block.count += 1;
@@ -232,7 +230,7 @@ impl Transactions {
             }
             match opcode.spec().command {
                 _ if !reply.is_empty() => {}
-                Command::Data(_) | Command::Local(_) => {
+                Command::Data | Command::Local => {
                     if let Some(user) = user.filter(|_| opcode.spec().asks_rules()) {
                         Step::encode_user(user, args);
                     }
@@ -319,7 +317,7 @@ fn is_client_reply(step: &[u8]) -> bool {
 /// Whether an open block queues this command instead of running it.
 pub fn queues(command: Command) -> bool {
     match command {
-        Command::Data(_) | Command::Local(_) => true,
+        Command::Data | Command::Local => true,
         Command::Control(control) => matches!(control, Control::Unwatch | Control::Once),
     }
 }

@@ -8,6 +8,7 @@ use highwater_core::Transaction;
 use super::algebra::Join;
 use super::words::{integer, is, unsigned};
 use super::zsets::{self, reply_scored};
+use crate::command::entry::commands;
 use crate::double::parse_double;
 use crate::errors::CommandError;
 use crate::keyspace::head::{Head, Kind};
@@ -15,6 +16,128 @@ use crate::keyspace::scores::{Scored, score_of};
 use crate::keyspace::{Done, FEW, Failure, Keyspace};
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    data(args, keyspace, reply);
+
+    ZUNION = 133 {
+        run: join(args, Join::Union, keyspace, reply),
+        name: "zunion", arity: -3, flags: READONLY | MOVABLEKEYS, keys: COUNTED, group: "sorted-set",
+        since: "6.2.0",
+        summary: "Add multiple sorted sets",
+        specs: "RO,access index 1 keynum 0 1 1",
+        docs: "
+            complexity O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.
+            - numkeys: integer
+            - key: key #0 multiple
+            - weight: integer 'WEIGHTS' optional multiple
+            - aggregate: oneof 'AGGREGATE' optional
+            -- sum: pure-token 'SUM'
+            -- min: pure-token 'MIN'
+            -- max: pure-token 'MAX'
+            - withscores: pure-token 'WITHSCORES' optional
+        ",
+    }
+
+    ZUNIONSTORE = 134 {
+        run: store(args, Join::Union, keyspace, reply),
+        name: "zunionstore", arity: -4, flags: WRITE | DENYOOM | MOVABLEKEYS, keys: ONE_KEY,
+        group: "sorted-set", since: "2.0.0",
+        summary: "Add multiple sorted sets and store the resulting sorted set in a new key",
+        specs: "OW,update index 1 range 0 1 0;RO,access index 2 keynum 0 1 1",
+        docs: "
+            complexity O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.
+            - destination: key #0
+            - numkeys: integer
+            - key: key #1 multiple
+            - weight: integer 'WEIGHTS' optional multiple
+            - aggregate: oneof 'AGGREGATE' optional
+            -- sum: pure-token 'SUM'
+            -- min: pure-token 'MIN'
+            -- max: pure-token 'MAX'
+        ",
+    }
+
+    ZINTER = 135 {
+        run: join(args, Join::Intersection, keyspace, reply),
+        name: "zinter", arity: -3, flags: READONLY | MOVABLEKEYS, keys: COUNTED, group: "sorted-set",
+        since: "6.2.0",
+        summary: "Intersect multiple sorted sets",
+        specs: "RO,access index 1 keynum 0 1 1",
+        docs: "
+            complexity O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.
+            - numkeys: integer
+            - key: key #0 multiple
+            - weight: integer 'WEIGHTS' optional multiple
+            - aggregate: oneof 'AGGREGATE' optional
+            -- sum: pure-token 'SUM'
+            -- min: pure-token 'MIN'
+            -- max: pure-token 'MAX'
+            - withscores: pure-token 'WITHSCORES' optional
+        ",
+    }
+
+    ZINTERSTORE = 136 {
+        run: store(args, Join::Intersection, keyspace, reply),
+        name: "zinterstore", arity: -4, flags: WRITE | DENYOOM | MOVABLEKEYS, keys: ONE_KEY,
+        group: "sorted-set", since: "2.0.0",
+        summary: "Intersect multiple sorted sets and store the resulting sorted set in a new key",
+        specs: "OW,update index 1 range 0 1 0;RO,access index 2 keynum 0 1 1",
+        docs: "
+            complexity O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.
+            - destination: key #0
+            - numkeys: integer
+            - key: key #1 multiple
+            - weight: integer 'WEIGHTS' optional multiple
+            - aggregate: oneof 'AGGREGATE' optional
+            -- sum: pure-token 'SUM'
+            -- min: pure-token 'MIN'
+            -- max: pure-token 'MAX'
+        ",
+    }
+
+    ZDIFF = 137 {
+        run: join(args, Join::Difference, keyspace, reply),
+        name: "zdiff", arity: -3, flags: READONLY | MOVABLEKEYS, keys: COUNTED, group: "sorted-set",
+        since: "6.2.0",
+        summary: "Subtract multiple sorted sets",
+        specs: "RO,access index 1 keynum 0 1 1",
+        docs: "
+            complexity O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.
+            - numkeys: integer
+            - key: key #0 multiple
+            - withscores: pure-token 'WITHSCORES' optional
+        ",
+    }
+
+    ZDIFFSTORE = 138 {
+        run: store(args, Join::Difference, keyspace, reply),
+        name: "zdiffstore", arity: -4, flags: WRITE | DENYOOM | MOVABLEKEYS, keys: ONE_KEY,
+        group: "sorted-set", since: "6.2.0",
+        summary: "Subtract multiple sorted sets and store the resulting sorted set in a new key",
+        specs: "OW,update index 1 range 0 1 0;RO,access index 2 keynum 0 1 1",
+        docs: "
+            complexity O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.
+            - destination: key #0
+            - numkeys: integer
+            - key: key #1 multiple
+        ",
+    }
+
+    ZINTERCARD = 139 {
+        run: zintercard(args, keyspace, reply),
+        name: "zintercard", arity: -3, flags: READONLY | MOVABLEKEYS, keys: COUNTED, group: "sorted-set",
+        since: "7.0.0",
+        summary: "Intersect multiple sorted sets and return the cardinality of the result",
+        specs: "RO,access index 1 keynum 0 1 1",
+        docs: "
+            complexity O(N*K) worst case with N being the smallest input sorted set, K being the number of input sorted sets.
+            - numkeys: integer
+            - key: key #0 multiple
+            - limit: integer 'LIMIT' optional
+        ",
+    }
+}
 
 /// What becomes of several scores of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use highwater_core::{Direction, Transaction};
 
 use super::words::{integer, is, range};
 use super::zsets::{reply_scored, store};
+use crate::command::entry::commands;
 use crate::double::parse_bound;
 use crate::errors::CommandError;
 use crate::keyspace::head::{Head, Kind};
@@ -16,6 +17,244 @@ use crate::keyspace::scores::Scored;
 use crate::keyspace::{Done, Failure, Keyspace};
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    data(args, keyspace, reply);
+
+    ZRANK = 119 {
+        run: zrank(args, Direction::Forward, keyspace, reply),
+        name: "zrank", arity: 3, flags: READONLY | FAST, keys: ONE_KEY, group: "sorted-set", since: "2.0.0",
+        summary: "Determine the index of a member in a sorted set",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the rank, counted from the nearer end
+            - key: key #0
+            - member: string
+        ",
+    }
+
+    ZREVRANK = 120 {
+        run: zrank(args, Direction::Backward, keyspace, reply),
+        name: "zrevrank", arity: 3, flags: READONLY | FAST, keys: ONE_KEY, group: "sorted-set",
+        since: "2.0.0",
+        summary: "Determine the index of a member in a sorted set, with scores ordered from high to low",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the rank, counted from the nearer end
+            - key: key #0
+            - member: string
+        ",
+    }
+
+    ZCOUNT = 121 {
+        run: zcount(args, By::Score, keyspace, reply),
+        name: "zcount", arity: 4, flags: READONLY | FAST, keys: ONE_KEY, group: "sorted-set", since: "2.0.0",
+        summary: "Count the members in a sorted set with scores within the given values",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements counted.
+            - key: key #0
+            - min: double
+            - max: double
+        ",
+    }
+
+    ZLEXCOUNT = 122 {
+        run: zcount(args, By::Lex, keyspace, reply),
+        name: "zlexcount", arity: 4, flags: READONLY | FAST, keys: ONE_KEY, group: "sorted-set",
+        since: "2.8.9",
+        summary: "Count the number of members in a sorted set between a given lexicographical range",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(N) with N being the number of elements in the sorted set.
+            - key: key #0
+            - min: string
+            - max: string
+        ",
+    }
+
+    ZRANGE = 123 {
+        run: zrange(args, None, keyspace, reply),
+        name: "zrange", arity: -4, flags: READONLY, keys: ONE_KEY, group: "sorted-set", since: "1.2.0",
+        summary: "Return a range of members in a sorted set",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.
+            history 6.2.0 Added the `REV`, `BYSCORE`, `BYLEX` and `LIMIT` options.
+            - key: key #0
+            - start: string
+            - stop: string
+            - sortby: oneof @6.2.0 optional
+            -- byscore: pure-token 'BYSCORE'
+            -- bylex: pure-token 'BYLEX'
+            - rev: pure-token 'REV' @6.2.0 optional
+            - offset_count: block 'LIMIT' @6.2.0 optional
+            -- offset: integer
+            -- count: integer
+            - withscores: pure-token 'WITHSCORES' optional
+        ",
+    }
+
+    ZRANGESTORE = 124 {
+        run: zrangestore(args, keyspace, reply),
+        name: "zrangestore", arity: -5, flags: WRITE | DENYOOM, keys: TWO_KEYS, group: "sorted-set",
+        since: "6.2.0",
+        summary: "Store a range of members from sorted set into another key",
+        specs: "OW,update index 1 range 0 1 0;RO,access index 2 range 0 1 0",
+        docs: "
+            complexity O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements stored into the destination key.
+            - dst: key #0
+            - src: key #1
+            - min: string
+            - max: string
+            - sortby: oneof optional
+            -- byscore: pure-token 'BYSCORE'
+            -- bylex: pure-token 'BYLEX'
+            - rev: pure-token 'REV' optional
+            - offset_count: block 'LIMIT' optional
+            -- offset: integer
+            -- count: integer
+        ",
+    }
+
+    ZRANGEBYSCORE = 125 {
+        run: zrange(args, Some((By::Score, Direction::Forward)), keyspace, reply),
+        name: "zrangebyscore", arity: -4, flags: READONLY, keys: ONE_KEY, group: "sorted-set", since: "1.0.5",
+        summary: "Return a range of members in a sorted set, by score",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).
+            doc_flags deprecated
+            deprecated_since 6.2.0
+            replaced_by `ZRANGE` with the `BYSCORE` argument
+            history 2.0.0 Added the `WITHSCORES` modifier.
+            - key: key #0
+            - min: double
+            - max: double
+            - withscores: pure-token 'WITHSCORES' @2.0.0 optional
+            - offset_count: block 'LIMIT' optional
+            -- offset: integer
+            -- count: integer
+        ",
+    }
+
+    ZREVRANGEBYSCORE = 126 {
+        run: zrange(args, Some((By::Score, Direction::Backward)), keyspace, reply),
+        name: "zrevrangebyscore", arity: -4, flags: READONLY, keys: ONE_KEY, group: "sorted-set",
+        since: "2.2.0",
+        summary: "Return a range of members in a sorted set, by score, with scores ordered from high to low",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).
+            doc_flags deprecated
+            deprecated_since 6.2.0
+            replaced_by `ZRANGE` with the `REV` and `BYSCORE` arguments
+            history 2.1.6 `min` and `max` can be exclusive.
+            - key: key #0
+            - max: double
+            - min: double
+            - withscores: pure-token 'WITHSCORES' optional
+            - offset_count: block 'LIMIT' optional
+            -- offset: integer
+            -- count: integer
+        ",
+    }
+
+    ZRANGEBYLEX = 127 {
+        run: zrange(args, Some((By::Lex, Direction::Forward)), keyspace, reply),
+        name: "zrangebylex", arity: -4, flags: READONLY, keys: ONE_KEY, group: "sorted-set", since: "2.8.9",
+        summary: "Return a range of members in a sorted set, by lexicographical range",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).
+            doc_flags deprecated
+            deprecated_since 6.2.0
+            replaced_by `ZRANGE` with the `BYLEX` argument
+            - key: key #0
+            - min: string
+            - max: string
+            - offset_count: block 'LIMIT' optional
+            -- offset: integer
+            -- count: integer
+        ",
+    }
+
+    ZREVRANGEBYLEX = 128 {
+        run: zrange(args, Some((By::Lex, Direction::Backward)), keyspace, reply),
+        name: "zrevrangebylex", arity: -4, flags: READONLY, keys: ONE_KEY, group: "sorted-set",
+        since: "2.8.9",
+        summary: "Return a range of members in a sorted set, by lexicographical range, ordered from higher to lower strings.",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).
+            doc_flags deprecated
+            deprecated_since 6.2.0
+            replaced_by `ZRANGE` with the `REV` and `BYLEX` arguments
+            - key: key #0
+            - max: string
+            - min: string
+            - offset_count: block 'LIMIT' optional
+            -- offset: integer
+            -- count: integer
+        ",
+    }
+
+    ZREVRANGE = 129 {
+        run: zrange(args, Some((By::Rank, Direction::Backward)), keyspace, reply),
+        name: "zrevrange", arity: -4, flags: READONLY, keys: ONE_KEY, group: "sorted-set", since: "1.2.0",
+        summary: "Return a range of members in a sorted set, by index, with scores ordered from high to low",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the rank of the last element returned, counted from the nearer end
+            doc_flags deprecated
+            deprecated_since 6.2.0
+            replaced_by `ZRANGE` with the `REV` argument
+            - key: key #0
+            - start: integer
+            - stop: integer
+            - withscores: pure-token 'WITHSCORES' optional
+        ",
+    }
+
+    ZREMRANGEBYSCORE = 130 {
+        run: zremrange(args, By::Score, keyspace, reply),
+        name: "zremrangebyscore", arity: 4, flags: WRITE, keys: ONE_KEY, group: "sorted-set", since: "1.2.0",
+        summary: "Remove all members in a sorted set within the given scores",
+        specs: "RW,delete index 1 range 0 1 0",
+        docs: "
+            complexity O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.
+            - key: key #0
+            - min: double
+            - max: double
+        ",
+    }
+
+    ZREMRANGEBYLEX = 131 {
+        run: zremrange(args, By::Lex, keyspace, reply),
+        name: "zremrangebylex", arity: 4, flags: WRITE, keys: ONE_KEY, group: "sorted-set", since: "2.8.9",
+        summary: "Remove all members in a sorted set between the given lexicographical range",
+        specs: "RW,delete index 1 range 0 1 0",
+        docs: "
+            complexity O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.
+            - key: key #0
+            - min: string
+            - max: string
+        ",
+    }
+
+    ZREMRANGEBYRANK = 132 {
+        run: zremrange(args, By::Rank, keyspace, reply),
+        name: "zremrangebyrank", arity: 4, flags: WRITE, keys: ONE_KEY, group: "sorted-set", since: "2.0.0",
+        summary: "Remove all members in a sorted set within the given indexes",
+        specs: "RW,delete index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the rank of the last element removed, counted from the nearer end
+            - key: key #0
+            - start: integer
+            - stop: integer
+        ",
+    }
+}
 
 /// What a range is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

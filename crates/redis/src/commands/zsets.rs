@@ -8,6 +8,7 @@ use super::lists::popped_from;
 use super::portion::{Among, Asked, Next, Portion, in_portions};
 use super::scan::Options;
 use super::words::{MUST_BE_POSITIVE, float, is, random_count, unsigned};
+use crate::command::entry::commands;
 use crate::double::format_double;
 use crate::encodings::{SORTED_SET_BYTES, SORTED_SET_ENTRIES};
 use crate::errors::CommandError;
@@ -18,6 +19,170 @@ use crate::keyspace::{Done, Failure, Keyspace};
 use crate::number::Digits;
 use crate::reply::Reply;
 use crate::request::Args;
+
+commands! {
+    data(args, keyspace, reply);
+
+    ZADD = 108 {
+        run: zadd(args, keyspace, reply),
+        name: "zadd", arity: -4, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "sorted-set",
+        since: "1.2.0",
+        summary: "Add one or more members to a sorted set, or update its score if it already exists",
+        specs: "RW,update index 1 range 0 1 0",
+        docs: "
+            complexity O(log(N)) for each item added, where N is the number of elements in the sorted set.
+            history 2.4.0 Accepts multiple elements.
+            history 3.0.2 Added the `XX`, `NX`, `CH` and `INCR` options.
+            history 6.2.0 Added the `GT` and `LT` options.
+            - key: key #0
+            - condition: oneof @3.0.2 optional
+            -- nx: pure-token 'NX'
+            -- xx: pure-token 'XX'
+            - comparison: oneof @6.2.0 optional
+            -- gt: pure-token 'GT'
+            -- lt: pure-token 'LT'
+            - change: pure-token 'CH' @3.0.2 optional
+            - increment: pure-token 'INCR' @3.0.2 optional
+            - score_member: block multiple
+            -- score: double
+            -- member: string
+        ",
+    }
+
+    ZREM = 109 {
+        run: zrem(args, keyspace, reply),
+        name: "zrem", arity: -3, flags: WRITE | FAST, keys: ONE_KEY, group: "sorted-set", since: "1.2.0",
+        summary: "Remove one or more members from a sorted set",
+        specs: "RW,delete index 1 range 0 1 0",
+        docs: "
+            complexity O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to be removed.
+            history 2.4.0 Accepts multiple elements.
+            - key: key #0
+            - member: string multiple
+        ",
+    }
+
+    ZSCORE = 110 {
+        run: zscore(args, keyspace, reply),
+        name: "zscore", arity: 3, flags: READONLY | FAST, keys: ONE_KEY, group: "sorted-set", since: "1.2.0",
+        summary: "Get the score associated with the given member in a sorted set",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+            - member: string
+        ",
+    }
+
+    ZMSCORE = 111 {
+        run: zmscore(args, keyspace, reply),
+        name: "zmscore", arity: -3, flags: READONLY | FAST, keys: ONE_KEY, group: "sorted-set",
+        since: "6.2.0",
+        summary: "Get the score associated with the given members in a sorted set",
+        specs: "RO,access index 1 range 0 1 0",
+        docs: "
+            complexity O(N) where N is the number of members being requested.
+            - key: key #0
+            - member: string multiple
+        ",
+    }
+
+    ZINCRBY = 112 {
+        run: zincrby(args, keyspace, reply),
+        name: "zincrby", arity: 4, flags: WRITE | DENYOOM | FAST, keys: ONE_KEY, group: "sorted-set",
+        since: "1.2.0",
+        summary: "Increment the score of a member in a sorted set",
+        specs: "RW,access,update index 1 range 0 1 0",
+        docs: "
+            complexity O(log(N)) where N is the number of elements in the sorted set.
+            - key: key #0
+            - increment: integer
+            - member: string
+        ",
+    }
+
+    ZCARD = 113 {
+        run: zcard(args, keyspace, reply),
+        name: "zcard", arity: 2, flags: READONLY | FAST, keys: ONE_KEY, group: "sorted-set", since: "1.2.0",
+        summary: "Get the number of members in a sorted set",
+        specs: "RO index 1 range 0 1 0",
+        docs: "
+            complexity O(1)
+            - key: key #0
+        ",
+    }
+
+    ZRANDMEMBER = 114 {
+        run: zrandmember(args, keyspace, reply),
+        name: "zrandmember", arity: -2, flags: READONLY, keys: ONE_KEY, group: "sorted-set", since: "6.2.0",
+        summary: "Get one or multiple random elements from a sorted set",
+        specs: "RO,access index 1 range 0 1 0",
+        tips: "nondeterministic_output",
+        docs: "
+            complexity O(N) where N is the number of elements returned
+            - key: key #0
+            - options: block optional
+            -- count: integer
+            -- withscores: pure-token 'WITHSCORES' optional
+        ",
+    }
+
+    ZSCAN = 115 {
+        run: zscan(args, keyspace, reply),
+        name: "zscan", arity: -3, flags: READONLY | SCANS, keys: ONE_KEY, group: "sorted-set", since: "2.8.0",
+        summary: "Incrementally iterate sorted sets elements and associated scores",
+        specs: "RO,access index 1 range 0 1 0",
+        tips: "nondeterministic_output",
+        docs: "
+            complexity O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..
+            - key: key #0
+            - cursor: integer
+            - pattern: pattern 'MATCH' optional
+            - count: integer 'COUNT' optional
+        ",
+    }
+
+    ZMPOP = 116 {
+        run: zmpop(args, keyspace, reply),
+        name: "zmpop", arity: -4, flags: WRITE | MOVABLEKEYS, keys: COUNTED, group: "sorted-set",
+        since: "7.0.0",
+        summary: "Remove and return members with scores in a sorted set",
+        specs: "RW,access,delete index 1 keynum 0 1 1",
+        docs: "
+            complexity O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.
+            - numkeys: integer
+            - key: key #0 multiple
+            - where: oneof
+            -- min: pure-token 'MIN'
+            -- max: pure-token 'MAX'
+            - count: integer 'COUNT' optional
+        ",
+    }
+
+    ZPOPMIN = 117 {
+        run: zpop(args, Direction::Forward, keyspace, reply),
+        name: "zpopmin", arity: -2, flags: WRITE | FAST, keys: ONE_KEY, group: "sorted-set", since: "5.0.0",
+        summary: "Remove and return members with the lowest scores in a sorted set",
+        specs: "RW,access,delete index 1 range 0 1 0",
+        docs: "
+            complexity O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.
+            - key: key #0
+            - count: integer optional
+        ",
+    }
+
+    ZPOPMAX = 118 {
+        run: zpop(args, Direction::Backward, keyspace, reply),
+        name: "zpopmax", arity: -2, flags: WRITE | FAST, keys: ONE_KEY, group: "sorted-set", since: "5.0.0",
+        summary: "Remove and return members with the highest scores in a sorted set",
+        specs: "RW,access,delete index 1 range 0 1 0",
+        docs: "
+            complexity O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.
+            - key: key #0
+            - count: integer optional
+        ",
+    }
+}
 
 const NAN: CommandError = CommandError::Text("ERR resulting score is not a number (NaN)");
 

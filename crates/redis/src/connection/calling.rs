@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::callables::Call;
-use crate::command::Opcode;
 use crate::commands::words;
 
 impl Connection {
@@ -15,7 +14,7 @@ impl Connection {
         if self.door.callables.find(name).is_some() {
             return typed;
         }
-        let invoke = Opcode::find(b"hw.invoke").expect("there is such a row");
+        let invoke = op::HW_INVOKE;
         single::rename(&mut self.args, invoke);
         Typed { opcode: invoke, ..typed }
     }

@@ -54,11 +54,11 @@ impl Connection {
         open.goes_on(self.client.unix_ms, self.client.caller.seen())?;
         match opcode.spec().command {
             // They would change how replies are written that are compared, or who asks.
-            Command::Local(Local::Hello | Local::Auth | Local::Acl) => {
+            Command::Local if opcode.spec().has(flags::STANDS_ALONE) => {
                 return Err(CommandError::NotInsideBegin);
             }
-            Command::Local(local) => self.answer(local),
-            Command::Data(_) if opcode.spec().is_ordinary() && session.is_none() => {
+            Command::Local => self.answer(opcode),
+            Command::Data if opcode.spec().is_ordinary() && session.is_none() => {
                 let parts = single::args(&self.args).count();
                 self.sign(opcode);
                 let step = single::step(&self.args).to_vec();

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use super::super::clients::Card;
-use super::super::command::Opcode;
-use super::super::commands::modules;
 use super::super::endings::COMPILING;
 use super::super::request::Framing;
 use super::*;
@@ -195,10 +193,9 @@ impl Connection {
     }
 
     /// The thing that a command waits for, if it is one that may have to. Reads on a snapshot do not wait for a compiler.
-    pub(super) fn wait_of(&self, command: Data, opcode: Opcode) -> Option<Wait> {
-        let args = single::args(&self.args);
-        let on_snapshot = opcode.spec().reads() && self.client.snapshots;
-        wait_of(command, args).or_else(|| modules::wait_of(command, args).filter(|_| !on_snapshot))
+    pub(super) fn wait_of(&self, spec: &Spec, wait_of: fn(Args<'_>) -> Option<Wait>) -> Option<Wait> {
+        let on_snapshot = spec.reads() && self.client.snapshots;
+        wait_of(single::args(&self.args)).filter(|wait| wait.what == Awaited::Data || !on_snapshot)
     }
 
     /// Gets in line, and looks, unless others who wait for the same come first.

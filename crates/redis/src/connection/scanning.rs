@@ -51,16 +51,16 @@ impl Step<'_> {
 
 impl Connection {
     /// The cursor of the scan that [`args`](Self::args) hold, if it is in the middle of a crowd.
-    pub(super) fn cursor_in_a_crowd(&self, data: Data) -> Option<Cursor> {
-        let at = usize::from(data != Data::Scan);
+    pub(super) fn cursor_in_a_crowd(&self, opcode: Opcode) -> Option<Cursor> {
+        let at = usize::from(opcode != op::SCAN);
         let cursor = Cursor::parse(single::args(&self.args).nth(at)?).ok()?;
         matches!(cursor, Cursor::In(_)).then_some(cursor)
     }
 
     /// Offers the first step of what [`args`](Self::args) hold.
-    pub(super) fn scan_on(&mut self, data: Data, opcode: Opcode, cursor: Cursor) {
+    pub(super) fn scan_on(&mut self, opcode: Opcode, cursor: Cursor) {
         let words: Vec<Vec<u8>> = single::args(&self.args).map(<[u8]>::to_vec).collect();
-        let key = words.first().filter(|_| data != Data::Scan).map_or(&[][..], Vec::as_slice);
+        let key = words.first().filter(|_| opcode != op::SCAN).map_or(&[][..], Vec::as_slice);
         let what = [&[opcode.byte()], key].concat();
         let user = self.client.caller.user().name();
         let word = match self.door.bookmarks.find(user, &what, cursor.number()) {

@@ -90,23 +90,10 @@ impl Connection {
 
     /// Whether a command that is answered here may have a long reply.
     pub(super) fn may_answer_long(opcode: Opcode, args: &[u8]) -> bool {
-        let command = match opcode.spec().command {
-            Command::Data(_) => return false,
-            Command::Control(_) => return args.len() > SHORT_REPLY_BYTES / 2,
-            Command::Local(command) => command,
-        };
-        let long = matches!(
-            command,
-            Local::Command
-                | Local::Client
-                | Local::Config
-                | Local::Acl
-                | Local::Slowlog
-                | Local::Latency
-                | Local::HotKeys
-                | Local::Procedures
-        );
-        args.len() > SHORT_REPLY_BYTES / 2 || long && !is_short_question(opcode, args)
+        let spec = opcode.spec();
+        spec.command != Command::Data
+            && (args.len() > SHORT_REPLY_BYTES / 2
+                || spec.has(flags::LONG) && !is_short_question(opcode, args))
     }
 }
 
@@ -114,10 +101,10 @@ impl Connection {
 fn is_short_question(opcode: Opcode, args: &[u8]) -> bool {
     let word = single::args(args).next().unwrap_or_default();
     let is = |words: &[&str]| words.iter().any(|known| word.eq_ignore_ascii_case(known.as_bytes()));
-    match opcode.spec().command {
-        Command::Local(Local::Client) => !is(&["list"]),
-        Command::Local(Local::Acl) => is(&["whoami"]),
-        Command::Local(Local::Slowlog | Local::Latency) => is(&["len", "reset"]),
+    match opcode {
+        op::CLIENT => !is(&["list"]),
+        op::ACL => is(&["whoami"]),
+        op::SLOWLOG | op::LATENCY => is(&["len", "reset"]),
         _ => false,
     }
 }

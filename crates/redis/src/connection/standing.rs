@@ -33,7 +33,7 @@ impl Connection {
     pub(super) fn admit(&self, typed: Typed) -> Result<(), CommandError> {
         let (opcode, spec) = (typed.opcode, typed.opcode.spec());
         let caller = &self.client.caller;
-        if caller.needs_authentication() && !spec.has_flag("no_auth") {
+        if caller.needs_authentication() && !spec.has(flags::NO_AUTH) {
             return Err(CommandError::NoAuthentication);
         }
         if caller.user().may_everything() {
@@ -41,8 +41,7 @@ impl Connection {
         }
         if typed.session.is_some() {
             // The number stands in front of another command: both have to be allowed.
-            let once = Opcode::find(b"hw.once").expect("there is such a row");
-            self.ask(once, Args::none())?;
+            self.ask(op::HW_ONCE, Args::none())?;
         }
         self.ask(opcode, single::args(&self.args))
     }
@@ -110,7 +109,7 @@ impl Connection {
     pub(super) fn changes_users(&mut self) -> Result<bool, CommandError> {
         let (mut words, mut request) = (single::args(&self.args), Vec::new());
         let subcommand = words.promised()?;
-        if single::opcode(&self.args).spec().command == Command::Local(Local::Config) {
+        if single::opcode(&self.args) == op::CONFIG {
             let Some(password) = new_password(subcommand, words) else { return Ok(false) };
             change::set_password(password, &mut request)?;
         } else if is(subcommand, "setuser") {

@@ -129,18 +129,17 @@ impl Connection {
         let mut words = single::args(&self.args);
         let is =
             |word: Option<&[u8]>, wanted: &[u8]| word.is_some_and(|word| word.eq_ignore_ascii_case(wanted));
-        typed.opcode.spec().command == Command::Local(Local::Client)
-            && is(words.next(), b"reply")
-            && is(words.next(), b"on")
+        typed.opcode == op::CLIENT && is(words.next(), b"reply") && is(words.next(), b"on")
     }
 
     fn act(&mut self, Typed { opcode, session }: Typed, named: &Named) {
-        let command = opcode.spec().command;
+        let spec = opcode.spec();
+        let command = spec.command;
         if let Some(meter) = &self.meter {
             meter.commands.count(named);
         }
-        if self.client.listens_only() && !may_listen(command) {
-            return self.refuse(CommandError::ListensOnly(opcode.spec().name));
+        if self.client.listens_only() && !spec.has(flags::WHILE_LISTENING) {
+            return self.refuse(CommandError::ListensOnly(spec.name));
         }
         if self.open.is_some() {
             if let Err(error) = self.interact(opcode, session) {
@@ -162,7 +161,7 @@ impl Connection {
             };
         }
         match command {
-            Command::Data(Data::Session) => {
+            Command::Data if opcode == op::HW_SESSION => {
                 let Door { sessions, entropy, .. } = &*self.door;
                 match single::complete_session(&mut self.args, opcode, *sessions, entropy) {
                     Ok(()) => {
@@ -172,36 +171,34 @@ impl Connection {
                     Err(error) => self.refuse(error),
                 }
             }
-            Command::Data(Data::Flushall | Data::Flushdb) => self.empty(session),
-            Command::Data(data @ (Data::Keys | Data::Dbsize | Data::Keysinslot))
-                if session.is_none() && !self.client.snapshots =>
-            {
-                self.walk(data);
+            Command::Data if spec.has(flags::EMPTIES) => self.empty(session),
+            Command::Data if spec.has(flags::WALKS) && session.is_none() && !self.client.snapshots => {
+                self.walk(opcode);
             }
-            Command::Data(data) => {
+            Command::Data => {
                 let plain = session.is_none();
                 if plain
-                    && matches!(data, Data::Scan | Data::Hscan | Data::Sscan | Data::Zscan)
-                    && let Some(cursor) = self.cursor_in_a_crowd(data)
+                    && spec.has(flags::SCANS)
+                    && let Some(cursor) = self.cursor_in_a_crowd(opcode)
                 {
-                    return self.scan_on(data, opcode, cursor);
+                    return self.scan_on(opcode, cursor);
                 }
                 if plain
-                    && may_wait(data)
-                    && let Some(wait) = self.wait_of(data, opcode)
+                    && let Some(wait_of) = spec.wait
+                    && let Some(wait) = self.wait_of(spec, wait_of)
                 {
                     return self.wait(wait);
                 }
-                let kind = if opcode.spec().reads() { Offer::Reads } else { Offer::Writes };
+                let kind = if spec.reads() { Offer::Reads } else { Offer::Writes };
                 self.sign(opcode);
                 self.offer(self.door.procedures.exec, kind, session);
             }
-            Command::Local(local @ (Local::Acl | Local::Config)) => match self.changes_users() {
+            Command::Local if spec.has(flags::CHANGES_USERS) => match self.changes_users() {
                 Ok(true) => self.offer_change(),
-                Ok(false) => self.answer(local),
+                Ok(false) => self.answer(opcode),
                 Err(error) => self.refuse(error),
             },
-            Command::Local(local) => self.answer(local),
+            Command::Local => self.answer(opcode),
             Command::Control(control) => {
                 let done = match control {
                     Control::Call => self.call(session),
@@ -247,12 +244,12 @@ impl Connection {
         self.stage = Stage::Offering { seq, procedure, kind: Offer::Changes, snapshot: false, session: None };
     }
 
-    pub(super) fn answer(&mut self, command: Local) {
+    pub(super) fn answer(&mut self, opcode: Opcode) {
         let (args, began) = (single::args(&self.args), self.door.operations.began());
         let mut failed = false;
         self.order.local(|out| {
             let start = out.len();
-            local::run(command, args, &mut self.client, &self.door, &mut self.effort, out);
+            commands::answer(opcode, args, &mut self.client, &self.door, &mut self.effort, out);
             if out.get(start) == Some(&b'-') {
                 failed = true;
                 self.door.clients.count_error(&out[start + 1..]);
@@ -377,9 +374,9 @@ impl Connection {
                 Reply::new(out, protocol).error(error);
                 return Ok(());
             }
-            if let Command::Local(command) = opcode.spec().command {
+            if opcode.spec().command == Command::Local {
                 let began = door.operations.began();
-                local::run(command, words, client, door, effort, out);
+                commands::answer(opcode, words, client, door, effort, out);
                 let (worker, card, name) = (worker_of(client.id), client.card(), &client.name);
                 door.operations.took(Took { began, worker, card, name, command: opcode, args: words });
             }
@@ -445,43 +442,6 @@ impl Connection {
         self.open = None;
         self.input = Vec::new();
         self.taken = 0;
-    }
-}
-
-/// Whether a command of this kind may wait: for data, or for a compiler.
-#[inline]
-fn may_wait(command: Data) -> bool {
-    use Data::{Blmove, Blmpop, Blpop, Brpop, Brpoplpush, Bzmpop, Bzpopmax, Bzpopmin};
-    matches!(
-        command,
-        Blpop
-            | Brpop
-            | Bzpopmin
-            | Bzpopmax
-            | Blmove
-            | Brpoplpush
-            | Blmpop
-            | Bzmpop
-            | Data::Module
-            | Data::Invoke
-            | Data::InvokeRo
-    )
-}
-
-/// Whether a connection may ask this that reads nothing but messages.
-fn may_listen(command: Command) -> bool {
-    match command {
-        Command::Control(control) => matches!(
-            control,
-            Control::Subscribe
-                | Control::Psubscribe
-                | Control::Unsubscribe
-                | Control::Punsubscribe
-                | Control::Quit
-                | Control::Reset
-        ),
-        Command::Local(local) => local == Local::Ping,
-        Command::Data(_) => false,
     }
 }
 

@@ -7,12 +7,13 @@
 use highwater_core::limits::MAX_REPLY_BYTES;
 
 use super::*;
+use crate::command::Opcode;
 use crate::number::parse_integer;
 
 /// How far a walk through the names has got.
 #[derive(Debug)]
 pub(super) struct Walking {
-    data: Data,
+    opcode: Opcode,
     /// The command's own words.
     words: Vec<Vec<u8>>,
     /// The word that says where the next step begins.
@@ -64,13 +65,13 @@ fn line(text: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 impl Walking {
-    fn new(data: Data, words: Vec<Vec<u8>>) -> Walking {
-        Walking { data, words, from: vec![b'@'], count: 0, found: Vec::new(), told: 0, at_once: false }
+    fn new(opcode: Opcode, words: Vec<Vec<u8>>) -> Walking {
+        Walking { opcode, words, from: vec![b'@'], count: 0, found: Vec::new(), told: 0, at_once: false }
     }
 
     /// How many names its client wants, if it says so.
     fn wanted(&self) -> Option<u64> {
-        let word = self.words.get(1).filter(|_| self.data == Data::Keysinslot)?;
+        let word = self.words.get(1).filter(|_| self.opcode == op::HW_KEYSINSLOT)?;
         parse_integer(word).and_then(|wanted| u64::try_from(wanted).ok())
     }
 
@@ -78,7 +79,7 @@ impl Walking {
     fn step(&self, out: &mut Vec<u8>) {
         let left = self.wanted().map(|wanted| (wanted - self.told).to_string());
         let mut words: Vec<&[u8]> = self.words.iter().map(Vec::as_slice).collect();
-        if self.data == Data::Keysinslot {
+        if self.opcode == op::HW_KEYSINSLOT {
             match &left {
                 Some(left) => words[1] = left.as_bytes(),
                 // A place of its own, whoever reads it: builds before this one refuse three words.
@@ -100,7 +101,7 @@ impl Walking {
     }
 
     fn answer(&self, reply: &mut Reply<'_>) {
-        if self.data == Data::Keys || self.words.len() > 1 {
+        if self.opcode == op::KEYS || self.words.len() > 1 {
             reply.array(self.told as usize);
             reply.raw(&self.found);
         } else {
@@ -116,13 +117,13 @@ impl Walking {
 
 impl Connection {
     /// Offers the first step of what [`args`](Self::args) hold.
-    pub(super) fn walk(&mut self, data: Data) {
+    pub(super) fn walk(&mut self, opcode: Opcode) {
         let words: Vec<Vec<u8>> = single::args(&self.args).map(<[u8]>::to_vec).collect();
-        if data == Data::Keysinslot && words.get(1).is_some_and(|word| parse_integer(word).is_none()) {
+        if opcode == op::HW_KEYSINSLOT && words.get(1).is_some_and(|word| parse_integer(word).is_none()) {
             // What is wrong with it is said by the command itself.
             return self.offer(self.door.procedures.exec, Offer::Reads, None);
         }
-        let walking = self.walking.insert(Walking::new(data, words));
+        let walking = self.walking.insert(Walking::new(opcode, words));
         single::go_on(&mut self.args, |out| walking.step(out));
         self.offer(self.door.procedures.exec, Offer::Walks, None);
     }

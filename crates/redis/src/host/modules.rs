@@ -8,7 +8,7 @@ use highwater_seam::{Nanos, Request, Worker};
 
 use super::token::{Owner, pack};
 use super::users::serves;
-use crate::command::Opcode;
+use crate::commands::op;
 use crate::moment::Moment;
 use crate::number::parse_integer;
 use crate::{Door, single};
@@ -38,7 +38,7 @@ pub struct Modules {
 impl Modules {
     /// Nothing was looked at yet.
     pub fn new(door: Arc<Door>) -> Modules {
-        let opcode = Opcode::find(b"hw.module").expect("there is such a row");
+        let opcode = op::HW_MODULE;
         let args = single::command(opcode, [&b"compile"[..]].into_iter());
         Modules { door, args, next: Some(0), looks: None, served: false, cold: None }
     }

@@ -11,7 +11,7 @@ use wasmtime::{Caller, Engine, Linker, Result, Trap};
 
 use super::ABI;
 use super::state::State;
-use crate::command::{Command, Opcode};
+use crate::command::{Command, Opcode, flags};
 use crate::errors::{CommandError, ProcedureError};
 use crate::keyspace::Failure;
 use crate::reply::{Protocol, Reply};
@@ -280,7 +280,7 @@ fn runnable(opcode: Option<Opcode>, encoded: &[u8]) -> Result<Opcode, CommandErr
     let spec = opcode.spec();
     spec.check(Args::decode(&mut Reader::new(encoded)).expect("encode wrote them"))?;
     match spec.command {
-        Command::Data(_) if spec.is_ordinary() && !spec.has_flag("noscript") => Ok(opcode),
+        Command::Data if spec.is_ordinary() && !spec.has(flags::NOSCRIPT) => Ok(opcode),
         _ => Err(CommandError::Text("ERR This command is not allowed from a procedure")),
     }
 }

@@ -12,7 +12,8 @@ use super::shebang::{BAD_NAME, Flags, is_name};
 use super::vm::{Registered, Run};
 use super::{bridge, sha1, values};
 use crate::acl::Denied;
-use crate::command::{Command, Local, Opcode};
+use crate::command::{Command, Opcode, flags};
+use crate::commands::op;
 use crate::double::format_double;
 use crate::errors::CommandError;
 use crate::number::Digits;
@@ -249,7 +250,7 @@ fn call(lua: &Lua, run: &Run, buffers: &RefCell<Buffers>, words: &MultiValue) ->
     check(run, opcode, args)?;
     let protocol = run.protocol.get();
     match opcode.spec().command {
-        Command::Data(_) => {
+        Command::Data => {
             let called = bridge::with(|host| {
                 catch_unwind(AssertUnwindSafe(|| host.call(opcode, args, protocol, reply)))
             });
@@ -267,7 +268,7 @@ fn call(lua: &Lua, run: &Run, buffers: &RefCell<Buffers>, words: &MultiValue) ->
                 }
             }
         }
-        Command::Local(local) => answer(local, args, &mut Reply::new(reply, protocol))?,
+        Command::Local => answer(opcode, args, &mut Reply::new(reply, protocol))?,
         Command::Control(_) => return Err(error(NOT_ALLOWED)),
     }
     run.budget.charge(lua, (encoded.len() + reply.len()) as u64 / 16)?;
@@ -320,8 +321,8 @@ fn check(run: &Run, opcode: Opcode, args: Args<'_>) -> mlua::Result<()> {
         Err(_) => return Err(error(UNKNOWN)),
     }
     let allowed = match spec.command {
-        Command::Data(_) => spec.is_ordinary() && !spec.has_flag("noscript"),
-        Command::Local(local) => matches!(local, Local::Ping | Local::Echo | Local::Time | Local::Select),
+        Command::Data => spec.is_ordinary() && !spec.has(flags::NOSCRIPT),
+        Command::Local => spec.has(flags::IN_SCRIPTS),
         Command::Control(_) => false,
     };
     if !allowed {
@@ -332,23 +333,23 @@ fn check(run: &Run, opcode: Opcode, args: Args<'_>) -> mlua::Result<()> {
         Some(Err(Denied::Command(_))) => return Err(error(DENIED_COMMAND)),
         Some(Err(Denied::Key(_) | Denied::Table(_))) => return Err(error(DENIED_KEY)),
     }
-    if run.read_only.get() && matches!(spec.command, Command::Data(_)) && !spec.reads() {
+    if run.read_only.get() && spec.command == Command::Data && !spec.reads() {
         return Err(error(READ_ONLY));
     }
     Ok(())
 }
 
 /// The few commands that touch no data and mean something in a script.
-fn answer(local: Local, mut args: Args<'_>, reply: &mut Reply<'_>) -> mlua::Result<()> {
-    match (local, args.next()) {
-        (Local::Ping, None) => reply.simple("PONG"),
-        (Local::Ping | Local::Echo, Some(word)) => reply.bulk(word),
-        (Local::Time, _) => {
+fn answer(opcode: Opcode, mut args: Args<'_>, reply: &mut Reply<'_>) -> mlua::Result<()> {
+    match (opcode, args.next()) {
+        (op::PING, None) => reply.simple("PONG"),
+        (op::PING | op::ECHO, Some(word)) => reply.bulk(word),
+        (op::TIME, _) => {
             let unix_ms = bridge::with(|host| host.unix_ms()).unwrap_or_default();
             crate::commands::admin::write_time(unix_ms, reply);
         }
-        (Local::Select, Some(b"0")) => reply.ok(),
-        (Local::Select, _) => return Err(error(CommandError::NoSuchDatabase.to_string())),
+        (op::SELECT, Some(b"0")) => reply.ok(),
+        (op::SELECT, _) => return Err(error(CommandError::NoSuchDatabase.to_string())),
         _ => return Err(error(NOT_ALLOWED)),
     }
     Ok(())

@@ -5,7 +5,7 @@ use highwater_seam::Refusal;
 use super::clock::cpu_ms;
 use super::double::{Client, Node, multibulk};
 use crate::Allowance;
-use crate::command::{COMMANDS, Command};
+use crate::command::{Command, Opcode};
 use crate::connection::COMMAND_WORK;
 use crate::effort::MOST_STEPS;
 use crate::glob::TAKEN;
@@ -48,7 +48,7 @@ fn bytes(words: &Words) -> Vec<u8> {
 /// Every command and subcommand that is answered here, with as many words as it may have of some kind, and a few very long ones.
 fn with_any_words(many: usize, long: usize) -> Vec<Words> {
     let mut all = Vec::new();
-    for spec in COMMANDS.iter().filter(|spec| matches!(spec.command, Command::Local(_))) {
+    for spec in Opcode::all().map(Opcode::spec).filter(|spec| spec.command == Command::Local) {
         let own = std::iter::once((None, spec.arity)).filter(|_| spec.subcommands.is_empty());
         let subs =
             spec.subcommands.iter().map(|sub| (Some(sub.full_name.split('|').nth(1).unwrap()), sub.arity));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use highwater_redis::command::{COMMANDS, Opcode};
+use highwater_redis::command::Opcode;
 use highwater_redis::meter::histogram::Counts;
 use highwater_redis::meter::{Meter, OUTCOMES};
 use highwater_seam::{Counters, Service};
@@ -176,7 +176,7 @@ pub fn workers(sheet: &mut Sheet, shared: &Shared) {
         "From the submission of a client's request to its release",
         latency,
     );
-    let commands = (0..COMMANDS.len() as u8).filter_map(Opcode::decode).filter_map(|opcode| {
+    let commands = Opcode::all().filter_map(|opcode| {
         let count = shared.meters.iter().map(|meter| meter.commands.taken(opcode)).sum::<u64>();
         let labels = vec![("family", opcode.spec().group.into()), ("command", opcode.spec().name.into())];
         (count > 0).then_some((labels, count))

@@ -21,7 +21,7 @@ use highwater_core::{NodeId, Outcome, ProcedureId, Timestamp};
 use highwater_seam::{Frame, Refusal, Session};
 
 use crate::acl::user::owner_of;
-use crate::command::COMMANDS;
+use crate::command::Opcode;
 use crate::meter::OUTCOMES;
 use crate::request::{Args, Effect};
 
@@ -102,7 +102,7 @@ pub enum Message {
 
 /// A number that two builds share if a request means the same to both: its procedures' and commands' numbers, and what is said here.
 pub fn format(procedures: &[&str]) -> u64 {
-    let commands = COMMANDS.iter().map(|spec| spec.name);
+    let commands = Opcode::all().map(|opcode| opcode.spec().name);
     let words = procedures.iter().copied().chain(["/"]).chain(commands);
     words.flat_map(|word| word.bytes().chain([0])).fold(0xcbf2_9ce4_8422_2325 ^ VERSION, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

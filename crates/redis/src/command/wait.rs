@@ -1,0 +1,21 @@
+//! What a command waits for.
+
+/// What a command waits for, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Whatever of these has something.
+    pub keys: Vec<Vec<u8>>,
+    /// `None`: for ever.
+    pub timeout_ms: Option<u64>,
+    /// Data that comes under them.
+    pub what: Awaited,
+}
+
+/// The things that clients wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// Data: a look that finds none answers null.
+    Data,
+    /// A module that is compiled: a request that comes too early is told [`COMPILING`](crate::endings::COMPILING).
+    Module,
+}
