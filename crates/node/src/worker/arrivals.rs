@@ -110,7 +110,11 @@ impl WorkerThread {
                 let lost = self.peers.look(peer, generation, bytes);
                 lost.into_iter().for_each(|lost| self.peer_lost(now, lost));
             }
-            WorkerLetter::Local(request) => self.locals.take(request),
+            WorkerLetter::Local(request) => {
+                if let Some(locals) = &mut self.keepers.locals {
+                    locals.take(request);
+                }
+            }
             WorkerLetter::Load(ticket, command) => {
                 if let Some(answer) = self.command(now, ticket, command) {
                     self.answer(ticket, answer);

@@ -14,6 +14,7 @@ use highwater_redis::host::watch::{Unreleased, Watch};
 use highwater_redis::{Allowance, Connection};
 use highwater_seam::{Nanos, Refusal, Request, Taken, Worker};
 
+use super::lists::{Paused, Standing};
 use crate::clock::unix_ms;
 use crate::poll::Interest;
 use crate::tls::Wire;
@@ -60,14 +61,8 @@ pub struct Client {
     pub on_ring: bool,
     /// Output that was queued, and its socket did not take.
     pub unsent: Vec<u8>,
-    /// It stands on the list of those that may have requests to submit.
-    pub ready: bool,
-    /// It stands on the list of those whose sockets need a look.
-    pub dirty: bool,
-    /// It stands on the list of those that wait for the worker's replies to become fewer.
-    pub held_back: bool,
-    /// It stands on the list of those that are not read from until the worker's requests are fewer.
-    pub paused: bool,
+    /// On which lists it stands: they alone know.
+    pub standing: Standing,
     /// Work beyond its share, done in earlier turns or sent to be done: to be paid before it has another turn while
     /// others wait.
     pub debt: i64,
@@ -93,8 +88,6 @@ pub struct Client {
     pub gone: bool,
     /// When it came.
     pub came: Nanos,
-    /// Its next request waits for a leader, or for room on the way to it.
-    pub later: bool,
     /// It waits for data and stands in line at the leader: over which connection, and for which command.
     pub lined: Option<(u64, u64)>,
     /// How long the next reply of the leader may be, by the last ones.
@@ -127,10 +120,7 @@ impl Client {
             interest: None,
             on_ring,
             unsent: Vec::new(),
-            ready: false,
-            dirty: false,
-            held_back: false,
-            paused: false,
+            standing: Standing::default(),
             debt: 0,
             counted: Counted::default(),
             active: now,
@@ -143,7 +133,6 @@ impl Client {
             ended: false,
             gone: false,
             came: now,
-            later: false,
             lined: None,
             expects: FIRST_EXPECTED,
             unreleased: Unreleased::default(),
@@ -395,7 +384,7 @@ impl Client {
 
     /// Whether it is to be read from.
     pub fn is_read(&self) -> bool {
-        self.wants_to_send() && !self.paused
+        self.wants_to_send() && !Paused::has(self.standing)
     }
 
     /// What epoll is to watch its socket for. `by_ring`: to read is the ring's business; `receives`: it does, and tells of errors, too.

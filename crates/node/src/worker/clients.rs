@@ -2,30 +2,32 @@
 //! room in [`rationing`](super::rationing), and what others have to tell them in [`tidings`](super::tidings).
 //!
 //! A client goes on when the reason why it stopped is gone, not when something arrives: nothing may arrive any more.
-//! So whatever changes a client (its socket, a reply, a turn of its own) puts it on the list `dirty`, and the flush at
+//! So whatever changes a client (its socket, a reply, a turn of its own) puts it on the list [`Dirty`], and the flush at
 //! the end of the turn decides anew whether it is ready, waits, or is over.
 //!
 //! Sockets are told of by epoll, or, but for those that speak TLS, stand [on a ring](super::on_ring).
 
-use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
-use highwater_core::NodeId;
-use highwater_redis::clients::Pause;
 use highwater_redis::host::forward::Upstream;
 use highwater_redis::host::waiters::{LOOK_SELDOM, Waiters};
 use highwater_redis::host::watch::Watch;
-use highwater_redis::host::{Gate, Gatekeeper};
 use highwater_redis::{Connection, Door};
 use highwater_seam::Nanos;
 
 use super::client::{Client, Counted};
-use super::crowd::{Crowd, Limits, Pressure};
+use super::crowd::{Crowd, Limits};
+use super::farewell::Parting;
 use super::keys::KEY_LISTENER;
-use super::on_ring::watch;
-use super::rationing::recount;
+use super::lists::{Dirty, Lists, Paused};
+use super::on_ring::OnRing;
+use super::rationing::{Ration, recount};
+use super::serving::Counter;
+use super::sweep::Sweeping;
+use super::tidings::Tidings;
 use crate::acceptor::Acceptor;
 use crate::clock::unix_ms;
 use crate::poll::{Event, Poller};
@@ -53,74 +55,52 @@ pub struct Rules {
     pub stuck_timeout: Nanos,
 }
 
-/// All clients of one worker.
+// circle: each file has its part of the state, and the methods of all clients that are about it.
+/// All clients of one worker. What a part has to itself is private to the file that it stands in; what a part needs besides, it is handed.
 pub struct Clients {
     pub(super) worker: usize,
-    /// `None` once the door is closed.
-    pub(super) acceptor: Option<Acceptor>,
     pub(super) door: Arc<Door>,
     pub(super) watch: Watch,
     pub(super) rules: Rules,
-    /// A slot is free again when its client is gone *and* its last request is released *and* the ring receives nothing for it: so a
-    /// token never names the wrong client, and neither does a completion.
-    pub(super) slots: Vec<Slot>,
-    pub(super) free: Vec<usize>,
-    /// Where sockets stand that do not speak TLS; without it all are with epoll.
-    pub(super) ring: Option<Ring>,
-    /// Clients that are over when their sockets have taken what is queued for them.
-    pub(super) leaving: Vec<usize>,
-    /// So much was received that nobody is received from by the ring, which would bring more than a little of each.
-    pub(super) off_ring: bool,
-    /// Clients that may have requests to submit, in the order in which they are served.
-    pub(super) ready: VecDeque<usize>,
-    /// Clients whose sockets need a look: something to write, or another interest.
-    pub(super) dirty: Vec<usize>,
-    /// Clients with requests that wait for the worker's replies to become fewer.
-    pub(super) held_back: Vec<usize>,
-    /// When one of them that is new may be served like those that have shown that they take their replies.
-    pub(super) trusts_at: Option<Nanos>,
-    /// The pressure when the list was last looked through.
-    pub(super) held_back_at: Pressure,
-    /// Clients that are not read from because the worker is full with requests.
-    pub(super) paused: VecDeque<usize>,
-    /// The one that is read from all the same, and its id: its command gets complete, or it is closed.
-    pub(super) favoured: Option<(usize, u64)>,
+    pub(super) slots: Slots,
+    pub(super) lists: Lists,
     pub(super) crowd: Crowd,
-    /// Whether the engine had no room at the last attempt.
-    pub(super) blocked: bool,
-    /// Since when it has taken nothing; and when to look for those who ask for nothing of it.
-    pub(super) busy_since: Option<Nanos>,
-    pub(super) beside_at: Option<Nanos>,
     pub(super) waiters: Waiters,
-    /// The engine names what takes effect here, for somebody waits for it.
-    pub(super) hears_writes: bool,
-    /// The pause that was seen last, and when it is over.
-    pub(super) pause: Pause,
-    pub(super) resumes_at: Option<Nanos>,
-    pub(super) sweeps_at: Option<Nanos>,
-    pub(super) complained_of_http: Option<Nanos>,
+    /// Where they come in.
+    pub(super) entrance: Entrance,
+    /// Where sockets stand that do not speak TLS.
+    pub(super) on_ring: OnRing,
+    /// Who has to wait for room.
+    pub(super) ration: Ration,
+    /// Whether requests are handed in.
+    pub(super) counter: Counter,
+    /// What others have to tell them.
+    pub(super) tidings: Tidings,
+    /// Who is looked after.
+    pub(super) sweeping: Sweeping,
+    /// Since when the door is closed.
+    pub(super) parting: Parting,
+    pub(super) buffer: Vec<u8>,
+}
+
+/// The door: who comes in, and how.
+pub(super) struct Entrance {
+    /// `None` once it is closed.
+    acceptor: Option<Acceptor>,
+    /// If it speaks TLS.
+    keys: Option<Arc<Keys>>,
     accepted: u64,
     open: usize,
-    pub(super) buffer: Vec<u8>,
-    /// Since when the door is closed.
-    pub(super) closed_at: Option<Nanos>,
-    /// If the door speaks TLS.
-    keys: Option<Arc<Keys>>,
-    pub(super) complained_of_tls: Option<Nanos>,
-    pub(super) gatekeeper: Gatekeeper,
-    pub(super) gate: Gate,
-    /// Clients whose next request waits for a leader, or for room on the way to it.
-    pub(super) later: Vec<usize>,
-    /// The leader when that was last known.
-    pub(super) leader: Option<NodeId>,
-    /// The leader's connection when clients that wait for data were last told of it.
-    serial: Option<u64>,
-    /// Clients of other nodes that wait for data and are to look.
-    pub(super) woken_guests: Vec<(NodeId, u64)>,
-    /// Clients that are gone and stand in line at the leader, over which connection.
-    left_lines: Vec<(u64, u64)>,
-    /// The version of the users that every client was held against.
-    pub(super) users_seen: u64,
+}
+
+/// Places for clients.
+///
+/// A slot is free again when its client is gone *and* its last request is released *and* the ring receives nothing for it: so a
+/// token never names the wrong client, and neither does a completion.
+#[derive(Default)]
+pub(super) struct Slots {
+    all: Vec<Slot>,
+    free: Vec<usize>,
 }
 
 /// A place for a client.
@@ -145,64 +125,40 @@ impl Clients {
         poller: &Poller,
     ) -> io::Result<Clients> {
         door.clients.employ(worker);
+        let acceptor = Some(Acceptor::new(listener, KEY_LISTENER, "clients", poller)?);
         Ok(Clients {
             worker,
-            acceptor: Some(Acceptor::new(listener, KEY_LISTENER, "clients", poller)?),
-            waiters: Waiters::new(LOOK_SELDOM),
-            hears_writes: false,
             door,
             watch,
             rules,
-            keys: None,
-            ring: None,
-            leaving: Vec::new(),
-            off_ring: false,
-            complained_of_tls: None,
-            gatekeeper: Gatekeeper::default(),
-            gate: Gate::Waits,
-            later: Vec::new(),
-            leader: None,
-            serial: None,
-            woken_guests: Vec::new(),
-            left_lines: Vec::new(),
-            users_seen: 0,
-            slots: Vec::new(),
-            free: Vec::new(),
-            ready: VecDeque::new(),
-            dirty: Vec::new(),
-            held_back: Vec::new(),
-            trusts_at: None,
-            held_back_at: Pressure::Low,
-            paused: VecDeque::new(),
-            favoured: None,
+            slots: Slots::default(),
+            lists: Lists::default(),
             crowd: Crowd::new(rules.limits),
-            blocked: false,
-            busy_since: None,
-            beside_at: None,
-            pause: Pause::default(),
-            resumes_at: None,
-            sweeps_at: None,
-            complained_of_http: None,
-            accepted: 0,
-            open: 0,
+            waiters: Waiters::new(LOOK_SELDOM),
+            entrance: Entrance { acceptor, keys: None, accepted: 0, open: 0 },
+            on_ring: OnRing::default(),
+            ration: Ration::default(),
+            counter: Counter::default(),
+            tidings: Tidings::default(),
+            sweeping: Sweeping::default(),
+            parting: Parting::default(),
             buffer: vec![0; READ_BYTES],
-            closed_at: None,
         })
     }
 
     /// The door speaks TLS with these keys.
     pub fn set_keys(&mut self, keys: Option<Arc<Keys>>) {
-        self.keys = keys;
+        self.entrance.keys = keys;
     }
 
     /// Sockets stand on this ring.
     pub fn set_ring(&mut self, ring: Option<Ring>) {
-        self.ring = ring;
+        self.on_ring.set(ring);
     }
 
     /// How many are connected.
     pub fn count(&self) -> usize {
-        self.open
+        self.entrance.open
     }
 
     /// What they hold together.
@@ -217,33 +173,30 @@ impl Clients {
 
     /// Whether a client has requests that the engine may have room for: not while it said that it has none.
     pub fn has_more(&self) -> bool {
-        !self.ready.is_empty() && !self.blocked
+        !self.lists.ready.is_empty() && !self.counter.is_blocked()
     }
 
     /// When to give the next turn at the latest.
     pub fn deadline(&self) -> Option<Nanos> {
-        let accepts = self.acceptor.as_ref().and_then(Acceptor::deadline);
-        let alarm = self.waiters.deadline();
-        [accepts, self.sweeps_at, alarm, self.resumes_at, self.beside_at].into_iter().flatten().min()
+        let accepts = self.entrance.acceptor.as_ref().and_then(Acceptor::deadline);
+        let (sweeps, alarm) = (self.sweeping.deadline(), self.waiters.deadline());
+        let (resumes, beside) = (self.tidings.deadline(), self.counter.deadline());
+        [accepts, sweeps, alarm, resumes, beside].into_iter().flatten().min()
     }
 
     /// Does what is due.
     /// `serial`: of the connection to the leader, if requests are forwarded.
     pub fn turn(&mut self, now: Nanos, poller: &Poller, serial: Option<u64>) {
-        if let Some(acceptor) = &mut self.acceptor {
+        if let Some(acceptor) = &mut self.entrance.acceptor {
             acceptor.turn(now, poller);
         }
-        if self.sweeps_at.is_some_and(|at| at <= now) {
+        if self.sweeping.deadline().is_some_and(|at| at <= now) {
             self.sweep(now);
         }
         self.take_orders();
         self.look_at_pause(now);
         self.wake_waiters(now);
-        if std::mem::replace(&mut self.serial, serial) != serial {
-            // Whoever leads now does not know who waits for data.
-            let woken = self.waiters.all();
-            self.have_look(&woken);
-        }
+        self.look_at_connection(serial);
         self.look_at_users(now);
     }
 
@@ -255,9 +208,9 @@ impl Clients {
     /// Takes some of those who wait at the door; whether more may be there.
     pub(super) fn let_some_in(&mut self, now: Nanos, poller: &Poller) -> bool {
         for _ in 0..ACCEPTS {
-            let Some(acceptor) = &mut self.acceptor else { return false };
+            let Some(acceptor) = &mut self.entrance.acceptor else { return false };
             let Some((stream, _)) = acceptor.next(now, poller) else { return false };
-            if self.open >= self.rules.max {
+            if self.entrance.open >= self.rules.max {
                 self.door.clients.reject();
                 refuse(stream);
                 continue;
@@ -271,30 +224,27 @@ impl Clients {
     }
 
     fn admit(&mut self, stream: TcpStream, now: Nanos, poller: &Poller) {
-        let at = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            self.slots.len() - 1
-        });
-        let keys = self.keys.as_ref().and_then(|keys| keys.current());
+        let at = self.slots.find_free();
+        let keys = self.entrance.keys.as_ref().and_then(|keys| keys.current());
         let text =
             |address: io::Result<SocketAddr>| address.map_or_else(|_| String::new(), |text| text.to_string());
         let (from, to) = (text(stream.peer_addr()), text(stream.local_addr()));
         let wire = Wire::accept(stream, keys).ok();
         self.make_room(now);
-        let id = (self.accepted + 1) << 8 | (self.worker as u64 & 0xff);
+        let id = (self.entrance.accepted + 1) << 8 | (self.worker as u64 & 0xff);
         let client = wire.and_then(|wire| {
-            let on_ring = self.ring.is_some() && matches!(wire, Wire::Plain(_));
+            let on_ring = self.on_ring.is_there() && matches!(wire, Wire::Plain(_));
             let connection = Connection::new(id, self.door.clone(), unix_ms());
             let connection = connection.metered(self.watch.meter.clone());
             let mut client = Client::new(wire, connection, on_ring, now);
-            watch(&mut client, at, (self.ring.as_mut(), self.off_ring), poller).ok().map(|()| client)
+            self.on_ring.watch(&mut client, at, poller).ok().map(|()| client)
         });
         let Some(mut client) = client else {
-            self.free.push(at);
+            self.slots.free.push(at);
             return;
         };
-        self.accepted += 1;
-        self.open += 1;
+        self.entrance.accepted += 1;
+        self.entrance.open += 1;
         client.connection.introduce(from, to);
         let slot = &mut self.slots[at];
         (slot.id, slot.client) = (id, Some(client));
@@ -303,14 +253,13 @@ impl Clients {
 
     /// Something happened on a client's socket.
     pub fn event(&mut self, at: usize, event: Event, now: Nanos) {
-        let crowded = self.crowd.is_crowded() && self.favoured.is_none_or(|(favoured, _)| favoured != at);
-        let Some(client) = self.slots.get_mut(at).and_then(|slot| slot.client.as_mut()) else { return };
+        let crowded = self.crowd.is_crowded() && !self.ration.favours_slot(at);
+        let Some(client) = self.slots.all.get_mut(at).and_then(|slot| slot.client.as_mut()) else { return };
         client.gone |= event.broken;
         client.rested = false;
         // The ring brings what comes by it, to the end.
-        let by_ring =
-            client.on_ring && self.ring.as_ref().is_some_and(|ring| !self.off_ring || !ring.is_off(at));
-        if event.readable && !client.paused && !by_ring {
+        let by_ring = client.on_ring && self.on_ring.brings(at);
+        if event.readable && !Paused::has(client.standing) && !by_ring {
             let room = if crowded { READ_LITTLE_BYTES } else { READ_BYTES };
             client.read(&mut self.buffer[..room], now);
             // What it sent counts at once: the next one in this turn may be one too many.
@@ -322,7 +271,7 @@ impl Clients {
     /// After something happened on a client's socket.
     pub(super) fn something_came(&mut self, at: usize, now: Nanos) {
         let Some(client) = &mut self.slots[at].client else { return };
-        mark(&mut client.dirty, &mut self.dirty, at);
+        self.lists.dirty.put(&mut client.standing, at);
         // Ready for this turn already.
         self.go_on_or_wait(at);
         self.sweep_later(now);
@@ -330,22 +279,20 @@ impl Clients {
 
     /// Writes what is ready, decides who can go on, adjusts what the sockets are watched for, closes what is over.
     pub fn flush(&mut self, now: Nanos, poller: &Poller, upstream: &mut Upstream) {
-        for (id, serial) in std::mem::take(&mut self.left_lines) {
-            upstream.leave(id, serial);
-        }
+        self.tidings.leave_lines(upstream);
         self.look_at_crowd();
-        for at in std::mem::take(&mut self.dirty) {
+        for at in self.lists.dirty.take() {
             self.make_room(now);
             let Slot { client: Some(client), unreleased, id } = &mut self.slots[at] else { continue };
-            client.dirty = false;
-            let queued = self.ring.as_mut().is_some_and(|ring| client.queue(now, ring, (at, *id)));
+            Dirty::strike(&mut client.standing);
+            let queued = self.on_ring.queue(client, now, (at, *id));
             if !queued {
                 client.write(now);
             }
             recount(client, &mut self.crowd);
             if client.is_over(*unreleased) {
                 match queued && !client.gone {
-                    true => self.leaving.push(at),
+                    true => self.on_ring.let_leave_later(at),
                     false => self.remove(at, now),
                 }
                 continue;
@@ -356,7 +303,7 @@ impl Clients {
             self.go_on_or_wait(at);
             let Slot { client: Some(client), id, .. } = &mut self.slots[at] else { continue };
             self.waiters.note(*id, at, client.connection.waits(), now);
-            if watch(client, at, (self.ring.as_mut(), self.off_ring), poller).is_err() {
+            if self.on_ring.watch(client, at, poller).is_err() {
                 // Without a watch it would never be heard of again.
                 client.gone = true;
                 self.remove(at, now);
@@ -369,7 +316,7 @@ impl Clients {
 
     /// Whether the sockets of clients need another look before the worker sleeps.
     pub fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty()
+        !self.lists.dirty.is_empty()
     }
 
     pub(super) fn remove(&mut self, at: usize, now: Nanos) {
@@ -377,7 +324,7 @@ impl Clients {
         let Some(client) = self.slots[at].client.take() else { return };
         self.waiters.remove(self.slots[at].id);
         if let Some((serial, _)) = client.lined {
-            self.left_lines.push((self.slots[at].id, serial));
+            self.tidings.left_line(self.slots[at].id, serial);
         }
         self.crowd.update(client.counted, Counted::default());
         if client.connection.spoke_http() {
@@ -386,31 +333,73 @@ impl Clients {
         if client.connection.spoke_tls() || client.stream.broken().is_some() {
             self.complain_of_tls(&client, now);
         }
-        if self.favoured.is_some_and(|(favoured, _)| favoured == at) {
-            self.favoured = None;
-        }
-        self.open -= 1;
-        if let Some(ring) = self.ring.as_mut().filter(|_| client.on_ring) {
-            ring.stop(at);
-            ring.bury(client.stream.into());
-        }
+        self.ration.forget(at);
+        self.entrance.open -= 1;
+        self.on_ring.bury(at, client);
         self.free_if_done(at);
     }
 
     /// The slot may be another client's, if nothing is under way for the last one. To be called once when any of it has ended.
     pub(super) fn free_if_done(&mut self, at: usize) {
         let Slot { client, unreleased, .. } = &self.slots[at];
-        if client.is_none() && *unreleased == 0 && self.ring.as_ref().is_none_or(|ring| ring.is_off(at)) {
-            debug_assert!(!self.free.contains(&at), "slot {at} is freed once");
-            self.free.push(at);
+        if client.is_none() && *unreleased == 0 && self.on_ring.is_off(at) {
+            debug_assert!(!self.slots.free.contains(&at), "slot {at} is freed once");
+            self.slots.free.push(at);
         }
     }
 }
 
-/// Puts a client on a list, once.
-pub(super) fn mark(flag: &mut bool, list: &mut Vec<usize>, at: usize) {
-    if !std::mem::replace(flag, true) {
-        list.push(at);
+impl Entrance {
+    /// Lets nobody in any more: callers find nobody at the port.
+    pub(super) fn close(&mut self) {
+        self.acceptor = None;
+    }
+}
+
+impl Slots {
+    /// A free one.
+    fn find_free(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| {
+            self.all.push(Slot::default());
+            self.all.len() - 1
+        })
+    }
+
+    /// How many there are, free ones among them.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// How many are free.
+    #[cfg(test)]
+    pub(super) fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Slot> {
+        self.all.iter()
+    }
+
+    /// All of them, to be changed.
+    pub(super) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Slot> {
+        self.all.iter_mut()
+    }
+}
+
+impl Index<usize> for Slots {
+    type Output = Slot;
+
+    #[inline]
+    fn index(&self, at: usize) -> &Slot {
+        &self.all[at]
+    }
+}
+
+impl IndexMut<usize> for Slots {
+    #[inline]
+    fn index_mut(&mut self, at: usize) -> &mut Slot {
+        &mut self.all[at]
     }
 }
 

@@ -5,7 +5,8 @@
 use highwater_redis::Allowance;
 use highwater_seam::{Nanos, Refusal};
 
-use super::clients::{Clients, mark};
+use super::clients::Clients;
+use super::lists::{Later, Ready};
 use super::rationing::recount;
 use super::serving::{SHARE, WORK_PER_TURN};
 use crate::poll::Poller;
@@ -16,37 +17,42 @@ const SHARES: i64 = WORK_PER_TURN / SHARE;
 /// Who has sent nothing for as long when the node begins to end is not waited for: it may as well go on to send nothing.
 const OF_LATE: Nanos = 1_000_000_000;
 
+/// The end.
+#[derive(Default)]
+pub(super) struct Parting {
+    /// Since when the door is closed.
+    closed_at: Option<Nanos>,
+}
+
 impl Clients {
     /// Lets nobody in any more; those who stand at the door already are in. Refuses all that is asked.
     pub fn part(&mut self, now: Nanos, refusal: Refusal, poller: &Poller) {
-        if self.closed_at.is_none() {
+        if self.parting.closed_at.is_none() {
             while self.let_some_in(now, poller) {}
-            // Callers find nobody at the port.
-            self.acceptor = None;
-            self.closed_at = Some(now);
+            self.entrance.close();
+            self.parting.closed_at = Some(now);
             self.end_pauses();
         }
         // A turn has its bound as ever: until another one leads, this node has to say that it does.
-        self.blocked = false;
-        let (later, mut work) = (std::mem::take(&mut self.later), WORK_PER_TURN);
-        let asking: Vec<usize> = std::mem::take(&mut self.ready).into_iter().chain(later).collect();
+        self.counter.close();
+        let (later, mut work) = (self.lists.later.take(), WORK_PER_TURN);
+        let asking: Vec<usize> = self.lists.ready.take().into_iter().chain(later).collect();
         for at in &asking {
             if let Some(client) = &mut self.slots[*at].client {
-                (client.ready, client.later) = (false, false);
+                Ready::strike(&mut client.standing);
+                Later::strike(&mut client.standing);
             }
         }
         for at in asking {
             let Some(client) = &mut self.slots[at].client else { continue };
             if work <= 0 {
-                if !std::mem::replace(&mut client.ready, true) {
-                    self.ready.push_back(at);
-                }
+                self.lists.ready.put(&mut client.standing, at);
                 continue;
             }
             let left = client.refuse(refusal, Allowance { work: SHARE, ..Allowance::WHOLE });
             work -= SHARE - left.work;
             recount(client, &mut self.crowd);
-            mark(&mut client.dirty, &mut self.dirty, at);
+            self.lists.dirty.put(&mut client.standing, at);
         }
     }
 
@@ -62,7 +68,7 @@ impl Clients {
 
     /// Whether a client waits for a reply, for the rest of one, or has not been told yet to ask elsewhere.
     pub fn owes(&self) -> bool {
-        let of_late = self.closed_at.map_or(0, |at| at.saturating_sub(OF_LATE));
+        let of_late = self.parting.closed_at.map_or(0, |at| at.saturating_sub(OF_LATE));
         self.slots.iter().any(|slot| {
             let client = slot.client.as_ref().filter(|client| !client.gone);
             client.is_some_and(|client| {
@@ -82,7 +88,7 @@ impl Clients {
             tracing::warn!("what clients sent last is not answered: {error}");
         }
         for client in self.slots.iter_mut().filter_map(|slot| slot.client.as_mut()) {
-            if self.closed_at.is_some() {
+            if self.parting.closed_at.is_some() {
                 client.read(&mut self.buffer, now);
                 // There is no other turn; but not for ever.
                 for _ in 0..SHARES {

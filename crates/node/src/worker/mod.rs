@@ -14,7 +14,9 @@ mod coordinators;
 mod crowd;
 mod farewell;
 mod forward;
+mod keepers;
 mod keys;
+mod lists;
 mod loading;
 mod locals;
 mod on_ring;
@@ -32,13 +34,10 @@ use std::sync::Arc;
 
 use highwater_redis::Door;
 use highwater_redis::host::token::{Owner, unpack};
-use highwater_redis::host::{
-    Expiry, Modules, Sessions, Users, Watch, expiry, forward as requests, modules, users,
-};
-use highwater_redis::moment::Moment;
+use highwater_redis::host::{Expiry, Modules, Sessions, Users, Watch, forward as requests, users};
 use highwater_seam::{Nanos, Next, Outbox, Refusal, Worker};
 
-use crate::clock::{monotonic, unix_ms};
+use crate::clock::monotonic;
 use crate::config::Forward;
 use crate::held::HeldBytes;
 use crate::load::{Appetite, Driver, Loader};
@@ -56,6 +55,7 @@ pub use clients::Rules;
 use coordinators::Coordinators;
 pub use crowd::Limits;
 use forward::Forwarding;
+use keepers::{Desk, Keepers, Released};
 use keys::{KEY_PEER, KEY_WAKER};
 use locals::Locals;
 pub use locals::{Answer, Ended, LocalRequest};
@@ -122,11 +122,7 @@ pub struct WorkerThread {
     drained: bool,
     /// If the node has a disk.
     writing: Option<Writing>,
-    sessions: Option<Sessions>,
-    expiry: Option<Expiry>,
-    users: Option<Users>,
-    modules: Option<Modules>,
-    locals: Locals,
+    keepers: Keepers,
     forwarding: Forwarding,
     /// What the ring receives into; 0 without one.
     ring_bytes: usize,
@@ -159,11 +155,13 @@ impl WorkerThread {
             rests_at: None,
             drained: false,
             writing: shared.journal().map(|queues| Writing::new(queues.clone(), index)),
-            sessions,
-            expiry,
-            users,
-            modules,
-            locals: Locals::new(shared.clone(), index),
+            keepers: Keepers {
+                locals: Some(Locals::new(shared.clone(), index)),
+                sessions,
+                expiry,
+                users,
+                modules,
+            },
             forwarding,
             ring_bytes,
             shared,
@@ -208,7 +206,7 @@ impl WorkerThread {
         self.rest(now);
         if self.shared.ending() {
             self.clients.part(now, self.referral(), &self.poller);
-            self.locals.refuse(self.referral());
+            self.refuse_locals();
             let gate = self.clients.gate();
             let referral = self.referral();
             self.forwarding.serve(now, &mut *self.engine, gate, Some(referral));
@@ -216,22 +214,10 @@ impl WorkerThread {
             self.clients.submit(now, &mut *self.engine, &mut self.forwarding.upstream);
             let gate = self.clients.gate();
             self.forwarding.serve(now, &mut *self.engine, gate, None);
-            self.locals.submit(now, &mut *self.engine);
+            let meter = &self.shared.meters[self.index];
+            self.keepers.turn(&Desk { now, door: self.clients.door(), meter }, &mut *self.engine);
         }
         let appetite = self.submit_load(now);
-        if let Some(sessions) = self.sessions.as_mut().filter(|_| !self.shared.ending()) {
-            sessions.turn(now, &mut *self.engine);
-        }
-        if let Some(expiry) = self.expiry.as_mut().filter(|_| !self.shared.ending()) {
-            let moment = || Moment { unix_ms: unix_ms(), seed: getrandom::u64().unwrap_or_default() };
-            expiry.turn(now, self.clients.door().settings.expires_actively(), moment, &mut *self.engine);
-        }
-        if let Some(users) = self.users.as_mut().filter(|_| !self.shared.ending()) {
-            users.turn(now, &mut *self.engine);
-        }
-        if let Some(modules) = self.modules.as_mut().filter(|_| !self.shared.ending()) {
-            modules.turn(now, unix_ms, &mut *self.engine);
-        }
         if let Some(writing) = &mut self.writing {
             writing.tell(now, &mut *self.engine);
         }
@@ -260,15 +246,10 @@ impl WorkerThread {
         if self.clients.has_more() || self.clients.is_dirty() || forwards {
             next = Next::Now;
         }
-        let sessions_at = self.sessions.as_ref().and_then(Sessions::next);
-        let expiry_at = self.expiry.as_ref().and_then(Expiry::next);
         let upstream = &self.forwarding.upstream;
         let later = (self.clients.puts_off() || upstream.is_leaving()).then(|| upstream.deadline()).flatten();
         let deadlines = [self.clients.deadline(), self.coordinators.deadline(), self.rests_at, later];
-        let users_at = self.users.as_ref().and_then(Users::next);
-        let modules_at = self.modules.as_ref().and_then(Modules::next);
-        let kept = [sessions_at, expiry_at, users_at, modules_at, self.locals.next()];
-        for at in deadlines.into_iter().chain(kept).flatten() {
+        for at in deadlines.into_iter().chain([self.keepers.next()]).flatten() {
             next = next.sooner(Next::At(at));
         }
         Ok(match appetite {
@@ -294,9 +275,19 @@ impl WorkerThread {
         }
     }
 
+    /// The node is ending: the program is told what clients are.
+    fn refuse_locals(&mut self) {
+        let referral = self.referral();
+        if let Some(locals) = &mut self.keepers.locals {
+            locals.refuse(referral);
+        }
+    }
+
     /// The node is ending: says so when nobody waits for anything any more.
     fn drain(&mut self) {
-        let owes = self.clients.owes() || self.locals.owes() || self.forwarding.owes();
+        let owes = self.clients.owes()
+            || self.keepers.locals.as_ref().is_some_and(Locals::owes)
+            || self.forwarding.owes();
         if self.shared.ending() && !self.drained && !owes {
             self.drained = true;
             self.shared.drained();
@@ -333,34 +324,17 @@ impl WorkerThread {
                             load.released(now, at, slot, number, released.outcome);
                         }
                     }
-                    Owner::Keeper if slot == expiry::SLOT => {
-                        if let Some(expiry) = &mut self.expiry {
-                            let expired =
-                                expiry.released(now, unix_ms(), released.outcome, out.content(released));
-                            highwater_redis::meter::add(&self.shared.meters[self.index].expired, expired);
-                        }
-                    }
-                    Owner::Keeper if slot == users::SLOT => {
-                        if let Some(users) = &mut self.users {
-                            users.released(now, released.outcome, out.content(released));
-                        }
-                    }
-                    Owner::Keeper if slot == modules::SLOT => {
-                        if let Some(modules) = &mut self.modules {
-                            modules.released(now, released.outcome, out.content(released));
-                        }
-                    }
                     Owner::Keeper if slot == requests::SLOT => {
                         let (outcome, when) = (released.outcome, released.at);
                         self.forwarding.released(number, outcome, when, out.content(released));
                     }
-                    Owner::Keeper if slot == locals::SLOT => {
-                        self.locals.released(number, released.outcome, out.content(released));
-                    }
                     Owner::Keeper => {
-                        if let Some(sessions) = &mut self.sessions {
-                            sessions.released(now, released.outcome, out.content(released));
-                        }
+                        let meter = &self.shared.meters[self.index];
+                        let (outcome, reply) = (released.outcome, out.content(released));
+                        let released = Released { number, outcome, reply };
+                        let desk = Desk { now, door: self.clients.door(), meter };
+                        let known = self.keepers.released(&desk, slot, &released);
+                        debug_assert!(known, "slot {slot} is a keeper's");
                     }
                     Owner::Loader => {
                         load_goes_on = true;

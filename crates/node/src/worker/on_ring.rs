@@ -9,7 +9,7 @@ use std::io;
 use highwater_seam::Nanos;
 
 use super::client::Client;
-use super::clients::{Clients, Slot, mark};
+use super::clients::{Clients, Slot};
 use super::keys::KEY_CLIENT;
 use super::rationing::recount;
 use crate::poll::Poller;
@@ -19,11 +19,95 @@ use crate::uring::{News, Ring};
 const LAST_CALLS: usize = 100;
 const LAST_CALL: Nanos = 10_000_000;
 
+/// The ring, and who leaves it.
+#[derive(Default)]
+pub(super) struct OnRing {
+    /// Where sockets stand that do not speak TLS; without it all are with epoll.
+    ring: Option<Ring>,
+    /// So much was received that nobody is received from by the ring, which would bring more than a little of each.
+    off: bool,
+    /// Clients that are over when their sockets have taken what is queued for them.
+    leaving: Vec<usize>,
+}
+
+impl OnRing {
+    /// Sockets stand on this one.
+    pub(super) fn set(&mut self, ring: Option<Ring>) {
+        self.ring = ring;
+    }
+
+    /// Whether there is one.
+    pub(super) fn is_there(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// Whether what the client of a slot sends is brought by the ring, to the end.
+    pub(super) fn brings(&self, at: usize) -> bool {
+        self.ring.as_ref().is_some_and(|ring| !self.off || !ring.is_off(at))
+    }
+
+    /// Whether the ring has nothing under way for a slot.
+    pub(super) fn is_off(&self, at: usize) -> bool {
+        self.ring.as_ref().is_none_or(|ring| ring.is_off(at))
+    }
+
+    /// [Queues](Client::queue) a client's output; whether it did. `who`: its slot and id.
+    pub(super) fn queue(&mut self, client: &mut Client, now: Nanos, who: (usize, u64)) -> bool {
+        self.ring.as_mut().is_some_and(|ring| client.queue(now, ring, who))
+    }
+
+    /// A client is over when its socket has taken what is queued.
+    pub(super) fn let_leave_later(&mut self, at: usize) {
+        self.leaving.push(at);
+    }
+
+    /// A client is gone: its socket is closed when nothing is under way for it.
+    pub(super) fn bury(&mut self, at: usize, client: Client) {
+        if let Some(ring) = self.ring.as_mut().filter(|_| client.on_ring) {
+            ring.stop(at);
+            ring.bury(client.stream.into());
+        }
+    }
+
+    /// Buffers that nobody has given back.
+    #[cfg(test)]
+    pub(super) fn ring(&self) -> Option<&Ring> {
+        self.ring.as_ref()
+    }
+
+    /// Has a client's socket watched for what it is to be watched for, by the ring and by epoll, or by epoll alone.
+    pub(super) fn watch(&mut self, client: &mut Client, at: usize, poller: &Poller) -> io::Result<()> {
+        let by_ring = client.on_ring && !self.off;
+        let mut receives = false;
+        if let Some(ring) = self.ring.as_mut().filter(|_| client.on_ring) {
+            match by_ring && client.is_read() {
+                true if ring.is_off(at) => ring.receive(at, &client.stream),
+                true => {}
+                false => ring.stop(at),
+            }
+            receives = ring.receives(at);
+        }
+        let wanted = client.wanted(by_ring, receives);
+        if wanted == client.interest {
+            return Ok(());
+        }
+        let key = KEY_CLIENT | at as u64;
+        match (client.interest, wanted) {
+            (None, Some(interest)) => poller.add(&client.stream, key, interest)?,
+            (Some(_), Some(interest)) => poller.modify(&client.stream, key, interest)?,
+            (Some(_), None) => poller.remove(&client.stream)?,
+            (None, None) => {}
+        }
+        client.interest = wanted;
+        Ok(())
+    }
+}
+
 impl Clients {
     /// Waits as [`Poller::wait`] does, for what the ring brings, too: that is here when the wait is over, and has to be
     /// [taken](Self::take_news).
     pub fn wait(&mut self, poller: &mut Poller, timeout: Option<Nanos>) -> io::Result<usize> {
-        let Some(ring) = &mut self.ring else { return poller.wait(timeout) };
+        let Some(ring) = &mut self.on_ring.ring else { return poller.wait(timeout) };
         if ring.wait(&*poller, timeout)? {
             return poller.wait(Some(0));
         }
@@ -33,13 +117,13 @@ impl Clients {
 
     /// Hands over what is queued for sockets. A worker that does not wait does this at the end of its turn.
     pub fn hand_over(&mut self, now: Nanos) {
-        if self.ring.as_mut().is_some_and(Ring::has_queued) {
+        if self.on_ring.ring.as_mut().is_some_and(Ring::has_queued) {
             self.enter(now);
         }
     }
 
     fn enter(&mut self, now: Nanos) {
-        if let Some(ring) = &mut self.ring {
+        if let Some(ring) = &mut self.on_ring.ring {
             ring.enter().expect("the kernel takes what is queued on a ring that works");
             self.take_news(now);
         }
@@ -47,14 +131,14 @@ impl Clients {
 
     /// Hands over what is queued, if what one client may need has no room any more.
     pub(super) fn make_room(&mut self, now: Nanos) {
-        if self.ring.as_mut().is_some_and(|ring| !ring.has_room()) {
+        if self.on_ring.ring.as_mut().is_some_and(|ring| !ring.has_room()) {
             self.enter(now);
         }
     }
 
     /// Takes what came.
     pub fn take_news(&mut self, now: Nanos) {
-        while let Some((at, news)) = self.ring.as_mut().and_then(Ring::next_news) {
+        while let Some((at, news)) = self.on_ring.ring.as_mut().and_then(Ring::next_news) {
             self.take(at, news, now);
             if self.slots[at].client.is_some() {
                 self.something_came(at, now);
@@ -63,7 +147,7 @@ impl Clients {
     }
 
     fn take(&mut self, at: usize, news: News, now: Nanos) {
-        let ring = self.ring.as_mut().expect("it has news");
+        let ring = self.on_ring.ring.as_mut().expect("it has news");
         let Slot { client, id, .. } = &mut self.slots[at];
         match (news, client) {
             (News::NotSent(whose, rest, broken), Some(client)) if whose == *id => {
@@ -93,29 +177,29 @@ impl Clients {
     /// A receive may bring all that the ring's buffers hold before it can be stopped. So the ring is not used while the worker is full with requests, and
     /// until half of them are done: sockets are read from a little at a time then.
     pub(super) fn look_at_crowd(&mut self) {
-        let full = if self.off_ring { self.crowd.is_half_crowded() } else { self.crowd.is_crowded() };
-        if self.ring.is_none() || full == self.off_ring {
+        let full = if self.on_ring.off { self.crowd.is_half_crowded() } else { self.crowd.is_crowded() };
+        if self.on_ring.ring.is_none() || full == self.on_ring.off {
             return;
         }
-        self.off_ring = full;
+        self.on_ring.off = full;
         for (at, slot) in self.slots.iter_mut().enumerate() {
             if let Some(client) = &mut slot.client {
-                mark(&mut client.dirty, &mut self.dirty, at);
+                self.lists.dirty.put(&mut client.standing, at);
             }
         }
     }
 
     /// Closes those that were told all they asked for, once their sockets have taken it.
     pub(super) fn let_leave(&mut self, now: Nanos) {
-        if self.leaving.is_empty() {
+        if self.on_ring.leaving.is_empty() {
             return;
         }
         self.enter(now);
-        for at in std::mem::take(&mut self.leaving) {
+        for at in std::mem::take(&mut self.on_ring.leaving) {
             let Slot { client: Some(client), unreleased, .. } = &mut self.slots[at] else { continue };
             match client.is_over(*unreleased) {
                 true => self.remove(at, now),
-                false => mark(&mut client.dirty, &mut self.dirty, at),
+                false => self.lists.dirty.put(&mut client.standing, at),
             }
         }
     }
@@ -123,7 +207,7 @@ impl Clients {
     /// Brings what is under way to its end: nothing is queued and nothing received any more.
     pub(super) fn leave_ring(&mut self, now: Nanos, poller: &Poller) -> io::Result<()> {
         for _ in 0..LAST_CALLS {
-            let Some(ring) = &mut self.ring else { return Ok(()) };
+            let Some(ring) = &mut self.on_ring.ring else { return Ok(()) };
             if ring.stop_all() && !ring.has_queued() {
                 break;
             }
@@ -132,37 +216,4 @@ impl Clients {
         }
         Ok(())
     }
-}
-
-/// Has a client's socket watched for what it is to be watched for, by the ring and by epoll, or by epoll alone. `off`: nobody is received
-/// from by the ring now.
-pub(super) fn watch(
-    client: &mut Client,
-    at: usize,
-    (ring, off): (Option<&mut Ring>, bool),
-    poller: &Poller,
-) -> io::Result<()> {
-    let by_ring = client.on_ring && !off;
-    let mut receives = false;
-    if let Some(ring) = ring.filter(|_| client.on_ring) {
-        match by_ring && client.is_read() {
-            true if ring.is_off(at) => ring.receive(at, &client.stream),
-            true => {}
-            false => ring.stop(at),
-        }
-        receives = ring.receives(at);
-    }
-    let wanted = client.wanted(by_ring, receives);
-    if wanted == client.interest {
-        return Ok(());
-    }
-    let key = KEY_CLIENT | at as u64;
-    match (client.interest, wanted) {
-        (None, Some(interest)) => poller.add(&client.stream, key, interest)?,
-        (Some(_), Some(interest)) => poller.modify(&client.stream, key, interest)?,
-        (Some(_), None) => poller.remove(&client.stream)?,
-        (None, None) => {}
-    }
-    client.interest = wanted;
-    Ok(())
 }

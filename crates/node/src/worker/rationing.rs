@@ -7,8 +7,54 @@
 use highwater_seam::Nanos;
 
 use super::client::Client;
-use super::clients::{Clients, Slot, mark};
+use super::clients::{Clients, Slot};
 use super::crowd::{Crowd, Pressure, SMALL_INPUT};
+use super::lists::{HeldBack, Later, Paused};
+
+/// Who waits for room.
+pub(super) struct Ration {
+    held_back: HeldBack,
+    /// The pressure when that list was last looked through.
+    held_back_at: Pressure,
+    paused: Paused,
+    /// The one that is read from all the same, and its id: its command gets complete, or it is closed.
+    favoured: Option<(usize, u64)>,
+}
+
+impl Default for Ration {
+    fn default() -> Ration {
+        Ration {
+            held_back: HeldBack::default(),
+            held_back_at: Pressure::Low,
+            paused: Paused::default(),
+            favoured: None,
+        }
+    }
+}
+
+impl Ration {
+    /// Whether the favoured one has this slot.
+    pub(super) fn favours_slot(&self, at: usize) -> bool {
+        self.favoured.is_some_and(|(favoured, _)| favoured == at)
+    }
+
+    /// The client of this slot is gone.
+    pub(super) fn forget(&mut self, at: usize) {
+        if self.favours_slot(at) {
+            self.favoured = None;
+        }
+    }
+
+    /// Clients that wait for the worker's replies to become fewer.
+    pub(super) fn held_back(&self) -> impl Iterator<Item = usize> {
+        self.held_back.iter()
+    }
+
+    /// Takes the first of them of this kind: it is to go on.
+    pub(super) fn call_one(&mut self, wanted: impl FnMut(&usize) -> bool) -> Option<usize> {
+        self.held_back.pop_where(wanted)
+    }
+}
 
 impl Clients {
     /// Puts a client on the list that it belongs to, unless it waits for input or a reply.
@@ -17,16 +63,14 @@ impl Clients {
         let pressure = self.crowd.pressure();
         let slot = &mut self.slots[at];
         let Some(client) = &mut slot.client else { return };
-        if client.connection.has_more() && !client.later {
+        if client.connection.has_more() && !Later::has(client.standing) {
             let held = client.connection.held_bytes();
             let for_short = held == 0 && pressure.lets_short_ones();
             if held < pressure.max_held(client.proven) || for_short && !client.connection.needs_room() {
-                if !std::mem::replace(&mut client.ready, true) {
-                    self.ready.push_back(at);
-                }
+                self.lists.ready.put(&mut client.standing, at);
             } else if held < Pressure::Low.max_held(true) {
-                self.held_back_at = self.held_back_at.max(pressure);
-                mark(&mut client.held_back, &mut self.held_back, at);
+                self.ration.held_back_at = self.ration.held_back_at.max(pressure);
+                self.ration.held_back.put(&mut client.standing, at);
             }
         }
         if crowded
@@ -38,28 +82,27 @@ impl Clients {
             recount(client, &mut self.crowd);
         }
         // The favoured one goes on until what it holds is little again.
-        if self.favoured == Some((at, slot.id)) {
+        if self.ration.favoured == Some((at, slot.id)) {
             if client.counted.requests > SMALL_INPUT {
                 return;
             }
-            self.favoured = None;
+            self.ration.favoured = None;
         }
-        if crowded && !client.paused && client.wants_to_send() && client.counted.requests > SMALL_INPUT {
-            client.paused = true;
-            self.paused.push_back(at);
+        if crowded && client.wants_to_send() && client.counted.requests > SMALL_INPUT {
+            self.ration.paused.put(&mut client.standing, at);
         }
     }
 
     /// The worker's replies became fewer: who waited for that can go on.
     pub(super) fn look_at_held_back(&mut self) {
         let pressure = self.crowd.pressure();
-        if pressure >= self.held_back_at || self.held_back.is_empty() {
+        if pressure >= self.ration.held_back_at || self.ration.held_back.is_empty() {
             return;
         }
-        self.held_back_at = Pressure::Low;
-        for at in std::mem::take(&mut self.held_back) {
+        self.ration.held_back_at = Pressure::Low;
+        for at in self.ration.held_back.take() {
             if let Some(client) = &mut self.slots[at].client {
-                client.held_back = false;
+                HeldBack::strike(&mut client.standing);
                 self.go_on_or_wait(at);
             }
         }
@@ -67,20 +110,20 @@ impl Clients {
 
     /// The worker's requests became fewer, or the favoured one's are done: who waited for that is read from.
     pub(super) fn let_paused_go_on(&mut self, now: Nanos) {
-        if self.paused.is_empty() || self.crowd.is_crowded() && self.favoured.is_some() {
+        if self.ration.paused.is_empty() || self.crowd.is_crowded() && self.ration.favoured.is_some() {
             return;
         }
         let crowded = self.crowd.is_crowded();
-        while let Some(at) = self.paused.pop_front() {
+        while let Some(at) = self.ration.paused.pop() {
             let Slot { client: Some(client), id, .. } = &mut self.slots[at] else { continue };
-            if !std::mem::take(&mut client.paused) {
+            if !Paused::strike(&mut client.standing) {
                 continue;
             }
             // Its silence was ours.
             client.active = now;
-            mark(&mut client.dirty, &mut self.dirty, at);
+            self.lists.dirty.put(&mut client.standing, at);
             if crowded {
-                self.favoured = Some((at, *id));
+                self.ration.favoured = Some((at, *id));
                 break;
             }
         }
@@ -88,7 +131,7 @@ impl Clients {
 
     /// Whether somebody may send though the worker is full with requests.
     pub(super) fn is_favoured(&self, at: usize) -> bool {
-        self.favoured.is_some_and(|(favoured, id)| favoured == at && id == self.slots[at].id)
+        self.ration.favoured.is_some_and(|(favoured, id)| favoured == at && id == self.slots[at].id)
     }
 }
 

@@ -3,12 +3,13 @@
 use highwater_core::{Outcome, Timestamp};
 use highwater_redis::Allowance;
 use highwater_redis::host::forward::Upstream;
-use highwater_redis::host::users::{Gate, standing};
+use highwater_redis::host::users::{Gate, Gatekeeper, standing};
 use highwater_seam::{Nanos, Refusal, Worker};
 
 use super::client::{Room, Ways};
-use super::clients::{Clients, Slot, mark};
+use super::clients::{Clients, Slot};
 use super::crowd::Pressure;
+use super::lists::{Later, Ready};
 use super::rationing::recount;
 use crate::clock::Ticks;
 
@@ -19,6 +20,41 @@ const BESIDE_AFTER: Nanos = 2_000_000;
 /// Work of all clients in one turn, about: then the engine has its turn, and the sockets are looked at.
 pub(super) const WORK_PER_TURN: i64 = 2 << 20;
 
+/// Whether requests are handed in.
+pub(super) struct Counter {
+    /// Whether the engine had no room at the last attempt.
+    blocked: bool,
+    /// Since when it has taken nothing; and when to look for those who ask for nothing of it.
+    busy_since: Option<Nanos>,
+    beside_at: Option<Nanos>,
+    gatekeeper: Gatekeeper,
+    gate: Gate,
+}
+
+impl Default for Counter {
+    fn default() -> Counter {
+        let gatekeeper = Gatekeeper::default();
+        Counter { blocked: false, busy_since: None, beside_at: None, gatekeeper, gate: Gate::Waits }
+    }
+}
+
+impl Counter {
+    /// Whether the engine had no room at the last attempt.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// Nothing is handed in any more: nobody waits for the engine's room.
+    pub(super) fn close(&mut self) {
+        self.blocked = false;
+    }
+
+    /// When to look for those who ask for nothing of the engine.
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        self.beside_at
+    }
+}
+
 impl Clients {
     /// Submits requests of the clients that are ready, by turns, until the engine has no room or the turn's work is
     /// done.
@@ -27,10 +63,10 @@ impl Clients {
     /// passed over until others had as much, or nobody else is there. So a small request waits for one long one at
     /// most, however many clients send long ones.
     pub fn submit(&mut self, now: Nanos, engine: &mut dyn Worker, upstream: &mut Upstream) {
-        self.blocked = false;
+        self.counter.blocked = false;
         self.try_later_ones(now, upstream);
         let standing = standing(engine);
-        self.gate = self.gatekeeper.watch(&self.door.access, engine);
+        self.counter.gate = self.counter.gatekeeper.watch(&self.door.access, engine);
         self.look_at_leader(standing);
         // Who waits for data waits on while it is not known who serves next.
         let woken = self.waiters.tell_serving(!matches!(engine.ready(), Err(Refusal::NotServing { .. })));
@@ -47,72 +83,69 @@ impl Clients {
     /// An engine may have no room for long: its disk hangs, say. Then clients that ask for nothing of it are answered all the same, so that
     /// who looks whether this node is there (`PING`, `INFO`) finds it. A turn has the same bound of work as any other.
     fn look_beside(&mut self, now: Nanos, engine: &mut dyn Worker, upstream: &mut Upstream) {
-        self.beside_at = None;
-        if !self.blocked {
-            self.busy_since = None;
+        self.counter.beside_at = None;
+        if !self.counter.blocked {
+            self.counter.busy_since = None;
             return;
         }
-        let at = *self.busy_since.get_or_insert(now) + BESIDE_AFTER;
+        let at = *self.counter.busy_since.get_or_insert(now) + BESIDE_AFTER;
         if now < at {
-            self.beside_at = Some(at);
+            self.counter.beside_at = Some(at);
             return;
         }
         let mut work = WORK_PER_TURN;
-        for _ in 0..self.ready.len() {
+        for _ in 0..self.lists.ready.len() {
             if work <= 0 {
                 // The others are in front now.
-                self.beside_at = Some(now);
+                self.counter.beside_at = Some(now);
                 break;
             }
-            let at = self.ready.pop_front().expect("as many as there were");
+            let at = self.lists.ready.pop().expect("as many as there were");
             let Some(client) = &mut self.slots[at].client else { continue };
             // What the engine has to see is known of some already: they keep their places.
             if client.is_blocked() {
-                self.wait_for_room(at);
-                self.ready.push_back(at);
+                self.wait_for_room(at, false);
                 continue;
             }
             let (done, room) = self.hand_in(at, now, Gate::Waits, engine, upstream);
             work -= done;
             if room == Room::None {
-                self.wait_for_room(at);
-                self.ready.push_back(at);
+                self.wait_for_room(at, false);
             }
         }
     }
 
-    fn wait_for_room(&mut self, at: usize) {
-        self.blocked = true;
-        if let Some(client) = &mut self.slots[at].client {
-            client.ready = true;
-        }
+    /// Puts a client back whose place was taken: the engine has no room. It is the first again, or the last.
+    fn wait_for_room(&mut self, at: usize, first: bool) {
+        self.counter.blocked = true;
+        let client = self.slots[at].client.as_mut();
+        self.lists.ready.put_back(client.map(|client| &mut client.standing), at, first);
     }
 
     /// What a worker does with requests on data, as it was at the last [`submit`](Self::submit).
     pub fn gate(&self) -> Gate {
-        self.gate
+        self.counter.gate
     }
 
     /// Whether a request waits for a leader, or for room on the way to it.
     pub fn puts_off(&self) -> bool {
-        !self.later.is_empty()
+        !self.lists.later.is_empty()
     }
 
     /// Those whose requests were put off are served again, if there is reason to.
     fn try_later_ones(&mut self, now: Nanos, upstream: &Upstream) {
-        if self.later.is_empty() || !upstream.may_ask(now) {
+        if self.lists.later.is_empty() || !upstream.may_ask(now) {
             return;
         }
-        for at in std::mem::take(&mut self.later) {
+        for at in self.lists.later.take() {
             let Some(client) = &mut self.slots[at].client else { continue };
-            if !client.later {
+            if !Later::strike(&mut client.standing) {
                 continue;
             }
             if upstream.holds(at) {
-                self.later.push(at);
+                self.lists.later.put(&mut client.standing, at);
                 continue;
             }
-            client.later = false;
             self.go_on_or_wait(at);
         }
     }
@@ -121,15 +154,15 @@ impl Clients {
     /// Whether any was served.
     fn round(&mut self, now: Nanos, engine: &mut dyn Worker, upstream: &mut Upstream) -> bool {
         let (mut work, mut served) = (WORK_PER_TURN, false);
-        for _ in 0..self.ready.len() {
-            if work <= 0 || self.blocked {
+        for _ in 0..self.lists.ready.len() {
+            if work <= 0 || self.counter.blocked {
                 break;
             }
-            let at = self.ready.pop_front().expect("as many as there were");
+            let at = self.lists.ready.pop().expect("as many as there were");
             let Some(client) = &mut self.slots[at].client else { continue };
             if client.debt >= SHARE {
                 client.debt -= SHARE;
-                self.ready.push_back(at);
+                self.lists.ready.put_back(Some(&mut client.standing), at, false);
                 continue;
             }
             work -= self.serve(at, now, engine, upstream);
@@ -141,12 +174,12 @@ impl Clients {
     /// Only debtors are ready: takes the one that owes least off the list, its debt paid. The others pay as much, and
     /// stay debtors, so that who comes now and owes nothing is served before them.
     fn forgive_one(&mut self) -> Option<usize> {
-        let debt = |at: &usize| self.slots[*at].client.as_ref().map_or(0, |client| client.debt);
-        let place = (0..self.ready.len()).min_by_key(|place| debt(&self.ready[*place]))?;
-        let least = debt(&self.ready[place]);
-        let chosen = self.ready.remove(place)?;
-        for at in &self.ready {
-            if let Some(client) = &mut self.slots[*at].client {
+        let slots = &self.slots;
+        let debt = |at: usize| slots[at].client.as_ref().map_or(0, |client| client.debt);
+        let chosen = self.lists.ready.pop_least(debt)?;
+        let least = debt(chosen);
+        for at in self.lists.ready.iter() {
+            if let Some(client) = &mut self.slots[at].client {
                 client.debt = (client.debt - least).max(SHARE);
             }
         }
@@ -156,16 +189,15 @@ impl Clients {
 
     /// Serves a client that was taken off the list; the work that this was.
     fn serve(&mut self, at: usize, now: Nanos, engine: &mut dyn Worker, upstream: &mut Upstream) -> i64 {
-        let (work, room) = self.hand_in(at, now, self.gate, engine, upstream);
+        let (work, room) = self.hand_in(at, now, self.counter.gate, engine, upstream);
         match room {
             Room::None => {
-                self.wait_for_room(at);
-                self.ready.push_front(at);
+                self.wait_for_room(at, true);
             }
             Room::Enough | Room::Later => {}
         }
         if work > 0 {
-            self.busy_since = None;
+            self.counter.busy_since = None;
         }
         work
     }
@@ -182,9 +214,9 @@ impl Clients {
         let Slot { client: Some(client), unreleased, id, .. } = &mut self.slots[at] else {
             return (0, Room::Enough);
         };
-        client.ready = false;
+        Ready::strike(&mut client.standing);
         if upstream.holds(at) {
-            mark(&mut client.later, &mut self.later, at);
+            self.lists.later.put(&mut client.standing, at);
             return (0, Room::Later);
         }
         let share = SHARE - client.debt;
@@ -202,9 +234,9 @@ impl Clients {
             client.beyond += client.connection.held_bytes().saturating_sub(held);
         }
         recount(client, &mut self.crowd);
-        mark(&mut client.dirty, &mut self.dirty, at);
+        self.lists.dirty.put(&mut client.standing, at);
         if room == Room::Later {
-            mark(&mut client.later, &mut self.later, at);
+            self.lists.later.put(&mut client.standing, at);
         }
         (share - left.work, room)
     }
@@ -230,7 +262,7 @@ impl Clients {
                 }
                 client.connection.released(seq, outcome, when, reply);
                 client.rested = false;
-                mark(&mut client.dirty, &mut self.dirty, at);
+                self.lists.dirty.put(&mut client.standing, at);
             }
             None => {
                 self.door.waiting.written_by_one_that_left(outcome);

@@ -4,8 +4,9 @@
 use highwater_seam::Nanos;
 
 use super::client::{Client, Counted};
-use super::clients::{Clients, mark};
+use super::clients::Clients;
 use super::crowd::{Pressure, SMALL_INPUT};
+use super::lists::{HeldBack, Paused};
 use super::rationing::recount;
 use crate::tls::HANDSHAKE_PATIENCE;
 
@@ -31,12 +32,29 @@ enum Verdict {
     Close(&'static str),
 }
 
+/// When to look, and what was complained of.
+#[derive(Default)]
+pub(super) struct Sweeping {
+    at: Option<Nanos>,
+    /// When a client that waits for room and is new may be served like those that have shown that they take their replies.
+    trusts_at: Option<Nanos>,
+    complained_of_http: Option<Nanos>,
+    complained_of_tls: Option<Nanos>,
+}
+
+impl Sweeping {
+    /// When to look.
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        self.at
+    }
+}
+
 impl Clients {
     /// Something happened: there is a reason to look later.
     pub(super) fn sweep_later(&mut self, now: Nanos) {
         let soon = now + self.sweeps_every();
-        if self.sweeps_at.is_none_or(|at| at > soon) {
-            self.sweeps_at = Some(soon);
+        if self.sweeping.at.is_none_or(|at| at > soon) {
+            self.sweeping.at = Some(soon);
         }
     }
 
@@ -46,25 +64,25 @@ impl Clients {
 
     /// Whether room for replies is to be made: they take all of it, or somebody waits for some who is not to blame.
     fn lacks_room(&self) -> bool {
-        let waits = |at: &usize| self.slots[*at].client.as_ref().is_some_and(|one| one.stuck_since.is_none());
+        let waits = |at: usize| self.slots[at].client.as_ref().is_some_and(|one| one.stuck_since.is_none());
         match self.crowd.pressure() {
             Pressure::Over | Pressure::Full => true,
-            Pressure::Tight => self.held_back.iter().any(waits),
+            Pressure::Tight => self.ration.held_back().any(waits),
             Pressure::High | Pressure::Low => false,
         }
     }
 
     /// Who came new must not wait for as long as others, who take their replies, have half of the room: one a second is served like them.
     fn trust_a_newcomer(&mut self, now: Nanos) {
-        if self.crowd.pressure() != Pressure::Tight || self.trusts_at.is_some_and(|at| now < at) {
+        if self.crowd.pressure() != Pressure::Tight || self.sweeping.trusts_at.is_some_and(|at| now < at) {
             return;
         }
         let is_new = |at: &usize| self.slots[*at].client.as_ref().is_some_and(|client| !client.proven);
-        let Some(place) = self.held_back.iter().position(is_new) else { return };
-        let at = self.held_back.remove(place);
-        self.trusts_at = Some(now + EVERY);
+        let Some(at) = self.ration.call_one(is_new) else { return };
+        self.sweeping.trusts_at = Some(now + EVERY);
         if let Some(client) = &mut self.slots[at].client {
-            (client.held_back, client.proven) = (false, true);
+            HeldBack::strike(&mut client.standing);
+            client.proven = true;
             self.go_on_or_wait(at);
         }
     }
@@ -86,7 +104,7 @@ impl Clients {
                     client.gone = true;
                     // Its room counts as free at once: no more are closed than must be.
                     self.crowd.update(std::mem::take(&mut client.counted), Counted::default());
-                    mark(&mut client.dirty, &mut self.dirty, at);
+                    self.lists.dirty.put(&mut client.standing, at);
                     continue;
                 }
             }
@@ -99,7 +117,7 @@ impl Clients {
                 next = Some(next.map_or(now + EVERY, |next| next.min(now + EVERY)));
             }
         }
-        self.sweeps_at = next.map(|next| next.max(now + every));
+        self.sweeping.at = next.map(|next| next.max(now + every));
     }
 
     fn judge(&self, at: usize, now: Nanos, lacks_room: bool) -> Verdict {
@@ -128,13 +146,13 @@ impl Clients {
         }
         let waits_for_it = client.is_idle(slot.unreleased);
         if self.crowd.is_crowded() && waits_for_it && client.counted.requests > SMALL_INPUT {
-            let may_send = !client.paused || self.is_favoured(at);
+            let may_send = !Paused::has(client.standing) || self.is_favoured(at);
             if may_send && silent >= SILENT_UNDER_PRESSURE {
                 return Verdict::Close("it does not complete what it sent, and others wait for its room");
             }
             return Verdict::LookAgain(now + EVERY);
         }
-        if rules.idle_timeout > 0 && waits_for_it && !client.paused {
+        if rules.idle_timeout > 0 && waits_for_it && !Paused::has(client.standing) {
             if silent >= rules.idle_timeout {
                 return Verdict::Close("it was idle for limits.idle_timeout_s");
             }
@@ -146,8 +164,8 @@ impl Clients {
     /// Says that somebody speaks TLS where it is not spoken, or the other way round, or badly.
     #[cold]
     pub(super) fn complain_of_tls(&mut self, client: &Client, now: Nanos) {
-        if self.complained_of_tls.is_none_or(|at| now - at >= COMPLAIN_EVERY) {
-            self.complained_of_tls = Some(now);
+        if self.sweeping.complained_of_tls.is_none_or(|at| now - at >= COMPLAIN_EVERY) {
+            self.sweeping.complained_of_tls = Some(now);
             let from = client.stream.peer_addr().map_or("somebody".into(), |from| from.to_string());
             match client.stream.broken() {
                 None => tracing::warn!(
@@ -164,8 +182,8 @@ impl Clients {
     /// Says that somebody's browser was made to talk to this port.
     #[cold]
     pub(super) fn complain_of_http(&mut self, client: &Client, now: Nanos) {
-        if self.complained_of_http.is_none_or(|at| now - at >= COMPLAIN_EVERY) {
-            self.complained_of_http = Some(now);
+        if self.sweeping.complained_of_http.is_none_or(|at| now - at >= COMPLAIN_EVERY) {
+            self.sweeping.complained_of_http = Some(now);
             let from = client.stream.peer_addr().map_or("somebody".into(), |from| from.to_string());
             tracing::warn!(
                 "possible attack: {from} speaks HTTP at the RESP port. A web page may be making somebody's browser send \

@@ -4,7 +4,7 @@
 use std::sync::atomic::{Ordering, fence};
 
 use highwater_core::{NodeId, TableId};
-use highwater_redis::clients::Order;
+use highwater_redis::clients::{Order, Pause};
 use highwater_redis::host::forward::Upstream;
 use highwater_redis::host::waiters::Woken;
 use highwater_redis::keyspace::KEYSPACE;
@@ -12,15 +12,65 @@ use highwater_redis::subscriptions::SWITCHED;
 use highwater_redis::waiting::of_guest;
 use highwater_seam::{Nanos, Refusal};
 
-use super::clients::{Clients, Slot, mark};
+use super::clients::{Clients, Slot};
 use crate::clock::unix_ms;
 
 const NS_PER_MS: Nanos = 1_000_000;
 
+/// What was heard last.
+#[derive(Default)]
+pub(super) struct Tidings {
+    /// The version of the users that every client was held against.
+    users_seen: u64,
+    /// The pause that was seen last, and when it is over.
+    pause: Pause,
+    resumes_at: Option<Nanos>,
+    /// The leader when that was last known.
+    leader: Option<NodeId>,
+    /// The leader's connection when clients that wait for data were last told of it.
+    serial: Option<u64>,
+    /// The engine names what takes effect here, for somebody waits for it.
+    hears_writes: bool,
+    /// Clients of other nodes that wait for data and are to look.
+    woken_guests: Vec<(NodeId, u64)>,
+    /// Clients that are gone and stand in line at the leader, over which connection.
+    left_lines: Vec<(u64, u64)>,
+}
+
+impl Tidings {
+    /// When a pause is over.
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        self.resumes_at
+    }
+
+    /// A client is gone that stands in line at the leader.
+    pub(super) fn left_line(&mut self, id: u64, serial: u64) {
+        self.left_lines.push((id, serial));
+    }
+
+    /// Has the leader take those out of line that are gone.
+    pub(super) fn leave_lines(&mut self, upstream: &mut Upstream) {
+        for (id, serial) in std::mem::take(&mut self.left_lines) {
+            upstream.leave(id, serial);
+        }
+    }
+}
+
 impl Clients {
+    /// `serial`: of the connection to the leader, if requests are forwarded.
+    pub(super) fn look_at_connection(&mut self, serial: Option<u64>) {
+        if std::mem::replace(&mut self.tidings.serial, serial) != serial {
+            // Whoever leads now does not know who waits for data.
+            let woken = self.waiters.all();
+            self.have_look(&woken);
+        }
+    }
+
     /// Some user is another: ends the connections of those that are gone.
     pub(super) fn look_at_users(&mut self, now: Nanos) {
-        if std::mem::replace(&mut self.users_seen, self.door.access.version()) == self.users_seen {
+        if std::mem::replace(&mut self.tidings.users_seen, self.door.access.version())
+            == self.tidings.users_seen
+        {
             return;
         }
         for at in 0..self.slots.len() {
@@ -43,7 +93,7 @@ impl Clients {
                 Order::Kill => client.gone = true,
                 Order::Unblock { error } => client.connection.unblock(error),
             }
-            mark(&mut client.dirty, &mut self.dirty, at);
+            self.lists.dirty.put(&mut client.standing, at);
         }
     }
 
@@ -54,38 +104,38 @@ impl Clients {
             Err(Refusal::NotServing { ask }) => ask,
             Err(_) => None,
         };
-        if leader.is_none() || self.leader == leader {
+        if leader.is_none() || self.tidings.leader == leader {
             return;
         }
-        let before = std::mem::replace(&mut self.leader, leader);
+        let before = std::mem::replace(&mut self.tidings.leader, leader);
         let Some(message) = before.zip(leader).and_then(|(old, new)| self.door.switched(old, new)) else {
             return;
         };
         for (at, slot) in self.slots.iter_mut().enumerate() {
             if let Some(client) = slot.client.as_mut().filter(|client| client.connection.listens()) {
                 client.connection.tell_event(SWITCHED, message.as_bytes());
-                mark(&mut client.dirty, &mut self.dirty, at);
+                self.lists.dirty.put(&mut client.standing, at);
             }
         }
     }
 
     /// When a pause is over, everybody goes on.
     pub(super) fn look_at_pause(&mut self, now: Nanos) {
-        if self.resumes_at.is_some_and(|at| at <= now) {
+        if self.tidings.resumes_at.is_some_and(|at| at <= now) {
             self.door.clients.forget_pause(unix_ms());
         }
         let pause = self.door.clients.last_pause();
-        if pause == self.pause && self.resumes_at.is_none_or(|at| at > now) {
+        if pause == self.tidings.pause && self.tidings.resumes_at.is_none_or(|at| at > now) {
             return;
         }
-        self.pause = pause;
+        self.tidings.pause = pause;
         let (time, until, clients) = (unix_ms(), pause.until_ms, &mut self.slots);
-        self.resumes_at =
+        self.tidings.resumes_at =
             (until > time).then(|| now.saturating_add((until - time).saturating_mul(NS_PER_MS)));
         for (at, slot) in clients.iter_mut().enumerate() {
             if let Some(client) = &mut slot.client {
                 client.connection.tell_time(time);
-                mark(&mut client.dirty, &mut self.dirty, at);
+                self.lists.dirty.put(&mut client.standing, at);
             }
         }
     }
@@ -96,7 +146,7 @@ impl Clients {
         for id in self.door.waiting.take_woken(self.worker) {
             match of_guest(id) {
                 None => own.push(id),
-                Some(guest) => self.woken_guests.push(guest),
+                Some(guest) => self.tidings.woken_guests.push(guest),
             }
         }
         if self.waiters.is_empty() {
@@ -123,7 +173,7 @@ impl Clients {
             let rows = written.iter().filter(|(table, _)| *table == KEYSPACE);
             self.door.waiting.wake(rows.map(|(_, key)| &**key));
         }
-        let news = std::mem::replace(&mut self.hears_writes, any) != any;
+        let news = std::mem::replace(&mut self.tidings.hears_writes, any) != any;
         if news && any {
             self.door.waiting.wake_all();
         }
@@ -138,7 +188,7 @@ impl Clients {
 
     /// Clients of other nodes for whom there may be something.
     pub fn woken_guests(&mut self) -> std::vec::Drain<'_, (NodeId, u64)> {
-        self.woken_guests.drain(..)
+        self.tidings.woken_guests.drain(..)
     }
 
     /// Has the leader put a client in line that waits for data, if what it asks is forwarded; and takes one out that waits no more.
@@ -169,7 +219,7 @@ impl Clients {
                 true => client.connection.give_up_waiting(),
                 false => client.connection.look_again(),
             }
-            mark(&mut client.dirty, &mut self.dirty, at);
+            self.lists.dirty.put(&mut client.standing, at);
             self.go_on_or_wait(at);
         }
     }

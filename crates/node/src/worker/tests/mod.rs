@@ -473,7 +473,7 @@ fn many_incomplete_requests_at_once_are_all_completed(io: Io) {
     for client in &clients {
         assert_eq!(bench.receive(client, 5), 5);
     }
-    if let Some(ring) = &bench.clients.ring {
+    if let Some(ring) = bench.clients.on_ring.ring() {
         assert!(ring.exhausted > 0, "buffers sufficed: this tests nothing");
     }
     bench.wait(3);
@@ -545,7 +545,7 @@ fn whoever_comes_gets_only_its_own_replies(io: Io) {
     assert_eq!(bench.clients.count(), 1);
     let slots = bench.clients.slots.len();
     assert!(slots <= 16, "{slots} slots for four clients at a time");
-    assert_eq!(bench.clients.free.len(), slots - 1, "each is free again, once");
+    assert_eq!(bench.clients.slots.free(), slots - 1, "each is free again, once");
 }
 
 /// A reset is told of a client that is read from, of one that is not because the engine has no room, of one whose replies wait, and of one
@@ -576,7 +576,7 @@ fn who_breaks_off_is_noticed_whatever_it_was_doing(io: Io) {
         bench.settle();
     }
     assert_eq!(bench.clients.held(), super::client::Counted::default());
-    assert_eq!(bench.clients.free.len(), bench.clients.slots.len());
+    assert_eq!(bench.clients.slots.free(), bench.clients.slots.len());
 }
 
 fn who_quits_is_told_everything_first(io: Io) {
