@@ -48,7 +48,7 @@
 //! | `Agree` | `on_accept` (`controller/accept.rs`) | the round is not below what was promised |
 //! | `Enter` | `begin` (`worker/epochs.rs`) | the change was chosen; `set_open` once all workers have installed it |
 //!
-//! Clients that coordinate (`worker/delegates.rs`) go the same ways: `validate`, `consider`, `settle_granted`; their homes end what they leave.
+//! Clients that coordinate (`worker/delegates/`) go the same ways: `validate`, `consider`, `settle_granted`; their homes end what they leave.
 //!
 //! [`is_closed`]: highwater_engine_meerkat
 //!
