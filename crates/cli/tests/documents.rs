@@ -164,7 +164,7 @@ const TAGS: &[(&str, &str, &str, &str)] = &[
     (
         "docs/internals/failover.md",
         "| tag | message |",
-        "crates/engine-rolis/src/control.rs",
+        "crates/log-host/src/control.rs",
         "ControlMessage",
     ),
     (
@@ -176,7 +176,7 @@ const TAGS: &[(&str, &str, &str, &str)] = &[
     (
         "docs/internals/log-format.md",
         "| tag | head about freshness |",
-        "crates/engine-rolis/src/reads/probes.rs",
+        "crates/log-host/src/probes.rs",
         "ProbeMessage",
     ),
 ];
