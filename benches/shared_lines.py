@@ -87,7 +87,7 @@ KINDS = [
     ("snapshots for readers: versions", r"store/src/(versions|snapshot)"),
     ("guards, one a worker", r"store/src/(guard|graveyard)"),
     ("statistics, read when somebody asks", r"store/src/heap|seam/counters|transport/gauge|node/src/(meter|held|shared)|rolis/figures|core/src/counters"),
-    ("of a turn: pulse, mark, wake-ups", r"rolis/(pulse|watermark|shared|horizon|snapshots)|node/src/(waker|letter_box|worker/mod)|mailbox"),
+    ("of a turn: pulse, mark, wake-ups", r"rolis/(pulse|watermark|shared|marks|horizon|snapshots)|node/src/(waker|letter_box|worker/mod)|mailbox"),
     ("of an entry: frames and messages", r"crates/consensus|rolis/(wire|gate|seal|apply|checked)|node/src/transport|core/src/log"),
     ("the load's generator", r"crates/workloads|node/src/load"),
 ]

@@ -35,7 +35,7 @@ PARTS = [
     ("waiting for the mark, replies", r"rolis/(pending|confirming|lead|watermark)|core/src/clock"),
     ("the stream (Paxos)", r"crates/consensus/"),
     ("sending, receiving", r"node/src/(transport|relay|tls)|rolis/(wire|checked)"),
-    ("the engine's turn", r"crates/engines/"),
+    ("the engine's turn", r"crates/(engines|log-host)/"),
     ("the thread's turn, sockets", r"crates/node/"),
 ]
 CALLS = "writev sendto sendmsg recvfrom recvmsg read write epoll_pwait2 epoll_pwait epoll_wait futex madvise mmap munmap".split()

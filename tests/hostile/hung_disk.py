@@ -6,7 +6,7 @@
 Three real nodes with `sync`, each with `shim.c` between it and its folder. Clients count, each in a key of its own, beside a value of `--bytes`; each
 asks anew at once, of another node if it is refused. Each time every sync of the leader's journal hangs for `--hold` seconds. The gap is the longest
 time without an acknowledged write from the moment at which the order is given until the disk works again. Between two times one lead goes well for
-`--calm` seconds, long enough that what befell earlier leads gives the next one no more time (`WELL` in crates/engine-rolis/src/members/health.rs).
+`--calm` seconds, long enough that what befell earlier leads gives the next one no more time (`WELL` in crates/log-host/src/members/health.rs).
 
 A leader stays as long as there is room for what waits for its disk: `--room` (`limits.max_in_flight_bytes`, in MiB for a worker; the default of a
 node is 8). A load that fills it within `--hold` has the leader go, and the gap is what docs/guarantees.md bounds.

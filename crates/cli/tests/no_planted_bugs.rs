@@ -27,6 +27,7 @@ fn the_binary_names_a_planted_bug_only_if_built_with_them() {
             "_consensus",
             "_seam",
             "_kit",
+            "_log_host",
             "_engine_rolis",
             "_engine_meerkat",
             "_engine_comparisons",

@@ -1,51 +1,18 @@
-//! What a replica of Rolis tells an observer of all nodes. Told by `hooks`, compared by `rules`.
+//! What a replica of Rolis tells an observer of all nodes of its marks. Told by `hooks`, compared by `rules`, with what the log host tells.
 
-use bytes::Bytes;
-use highwater_consensus::Voter;
-use highwater_core::{EntryIndex, Epoch, Level, StreamId, Timestamp};
+use highwater_core::{Epoch, StreamId, Timestamp};
 
 /// What happened on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RolisFact {
-    /// This entry is decided.
-    Decided {
-        /// Where.
-        stream: StreamId,
-        /// Where in it.
-        index: EntryIndex,
-        /// Its bytes.
-        entry: Bytes,
-    },
-    /// This node was elected, and begins to take over.
-    TakesOver(Epoch),
-    /// It was elected by all voters, because too few of them remember everything: what was decided last may be lost.
-    Loses(Epoch),
-    /// This node opens the epoch.
-    Leads(Epoch),
+pub enum MarkFact {
     /// The mark of an epoch that has not ended here.
     Mark(Epoch, Timestamp),
     /// The final mark of an epoch that has ended here.
     Final(Epoch, Timestamp),
-    /// The leader gives its lead up.
-    GivesUp,
-    /// A worker that leads takes a request.
-    Takes,
-    /// The leader has told another one to stand, and says that everything it executed is released.
-    HandsOver,
-    /// It leads on instead.
-    TakesBack,
-    /// A leader loses its lead with so many replies that nobody can give.
-    LeavesUnknown(usize),
     /// The marks known here are forgotten: a copied state takes their place.
     Restarted,
     /// The result of the transaction at this timestamp leaves a leader.
     Released(Timestamp),
     /// Everything of a stream's entry up to this timestamp, of this epoch, is installed from the log.
     Applied(Epoch, StreamId, Timestamp),
-    /// A node in this life is connected, and says that it reads up to this level.
-    HearsLevels(Voter, Level),
-    /// This leader of these voters raises the level in use.
-    Raises(Level, Vec<Voter>),
-    /// An entry arrived of a level above what this node said that it reads.
-    Unreadable(Level),
 }

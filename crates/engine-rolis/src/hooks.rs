@@ -1,13 +1,13 @@
-//! Where a simulator steps into Rolis, and what planted bugs would change: all of it in this file, under names, so that the
-//! code that calls them reads on. Outside a simulator, and without the feature `planted`, nothing is left of any of them
+//! Where a simulator steps into Rolis, and what planted bugs would change: all of it in this file and the log host's, under names, so
+//! that the code that calls them reads on. Outside a simulator, and without the feature `planted`, nothing is left of any of them
 //! but a load of a flag ([`highwater_core::hooks`], [`highwater_core::planted`]).
 
-use bytes::Bytes;
-use highwater_consensus::Voter;
-use highwater_core::hooks::{self, CONTROL, Fact, Frequency, Point, Site};
-use highwater_core::{EntryIndex, Epoch, Incarnation, Level, NodeId, StreamId, Timestamp, planted};
+use highwater_core::hooks::{self, Fact, Point, Site};
+use highwater_core::{Epoch, StreamId, Timestamp, planted};
+#[cfg(not(loom))]
+pub use highwater_log_host::hooks::{decided, leads, leaves_unknown, takes, unreadable};
 
-use crate::facts::RolisFact;
+use crate::facts::MarkFact;
 
 // ---- interruptions: between two steps others may get a turn ----
 
@@ -47,12 +47,6 @@ pub fn collects() {
     hooks::point(Point::new("Collect"));
 }
 
-/// A controller is about to take its next step.
-#[inline(always)]
-pub fn controls() {
-    hooks::point(CONTROL);
-}
-
 /// Somebody waits for another worker; whether that is a simulated one, which runs on the same thread.
 #[inline(always)]
 pub fn simulated() -> bool {
@@ -73,12 +67,8 @@ const LOOK_LATER: Site = Site::new("LookLater");
 const APPLY_LITTLE: Site = Site::new("ApplyLittle");
 const SEND_LATER: Site = Site::new("SendLater");
 const BUSY: Site = Site::new("Busy");
-const STEP_DOWN: Site = Site::new("StepDown").made(Frequency::Seldom);
-const OLD_STATUS: Site = Site::new("OldStatus");
 const TRIM_EARLY: Site = Site::new("TrimEarly");
-const HAND_OVER: Site = Site::new("HandOver").made(Frequency::Seldom);
 const PUT_OFF: Site = Site::new("PutOff");
-const HEAR_LATE: Site = Site::new("HearLate");
 
 /// Every choice that a replica may get to. Plans are drawn in this order: in another one, each seed means another run.
 #[cfg(not(loom))]
@@ -92,15 +82,15 @@ pub const SITES: &[Site] = &[
     BUSY,
     highwater_consensus::hooks::ASK_EARLY,
     highwater_consensus::hooks::SKIP_PRE_VOTE,
-    STEP_DOWN,
-    OLD_STATUS,
+    highwater_log_host::hooks::STEP_DOWN,
+    highwater_log_host::hooks::OLD_STATUS,
     TRIM_EARLY,
     highwater_kit::copy::hooks::REFUSE_COPY,
     highwater_kit::copy::hooks::SMALL_CHUNK,
-    HAND_OVER,
+    highwater_log_host::hooks::HAND_OVER,
     highwater_consensus::hooks::NO_ANSWER,
     PUT_OFF,
-    HEAR_LATE,
+    highwater_log_host::hooks::HEAR_LATE,
 ];
 
 /// A request is refused for want of room: a client must bear it at any time.
@@ -113,13 +103,6 @@ pub fn is_busy() -> bool {
 #[inline(always)]
 pub fn puts_off() -> bool {
     hooks::buggify(PUT_OFF)
-}
-
-/// A controller looks at what its workers told, and at all that was told behind it, in another turn: it might have come later, and by then be
-/// about something that was replaced.
-#[inline(always)]
-pub fn hears_late() -> bool {
-    hooks::buggify(HEAR_LATE)
 }
 
 /// An entry is sealed sooner than it had to be: when to seal is a matter of speed.
@@ -158,116 +141,34 @@ pub fn sends_later() -> bool {
     hooks::buggify(SEND_LATER)
 }
 
-/// Figures stay old: they are for people and reports.
-#[inline(always)]
-pub fn status_stays_old() -> bool {
-    hooks::buggify(OLD_STATUS)
-}
-
-/// A leader gives its lead up, as if its heartbeats were lost for a while.
-#[inline(always)]
-pub fn steps_down() -> bool {
-    hooks::buggify(STEP_DOWN)
-}
-
-/// A leader hands its lead over, as if an operator had asked for it.
-#[inline(always)]
-pub fn hands_over_unasked() -> bool {
-    hooks::buggify(HAND_OVER)
-}
-
 // ---- facts, for an observer of all nodes ----
-
-/// This entry is decided.
-#[inline(always)]
-pub fn decided(stream: StreamId, index: EntryIndex, entry: &Bytes) {
-    hooks::tell_own(|| RolisFact::Decided { stream, index, entry: entry.clone() });
-}
-
-/// This node was elected, and begins to take over.
-pub fn takes_over(epoch: Epoch) {
-    hooks::tell_own(|| RolisFact::TakesOver(epoch));
-}
-
-/// This node was elected by all voters, because too few remember everything.
-pub fn loses(epoch: Epoch) {
-    hooks::tell_own(|| RolisFact::Loses(epoch));
-}
-
-/// This node opens the epoch.
-pub fn leads(epoch: Epoch) {
-    hooks::tell_own(|| RolisFact::Leads(epoch));
-}
 
 /// The mark of an epoch that has not ended here.
 #[inline(always)]
 pub fn mark(epoch: Epoch, mark: Timestamp) {
-    hooks::tell_own(|| RolisFact::Mark(epoch, mark));
+    hooks::tell_own(|| MarkFact::Mark(epoch, mark));
 }
 
 /// The final mark of an epoch that has ended here.
 pub fn final_mark(epoch: Epoch, mark: Timestamp) {
-    hooks::tell_own(|| RolisFact::Final(epoch, mark));
-}
-
-/// This node gives its lead up.
-pub fn gives_up() {
-    hooks::tell_own(|| RolisFact::GivesUp);
-}
-
-/// A worker that leads takes a request.
-#[inline(always)]
-pub fn takes() {
-    hooks::tell_own(|| RolisFact::Takes);
-}
-
-/// This leader tells another node to stand: everything it executed is released.
-pub fn hands_over() {
-    hooks::tell_own(|| RolisFact::HandsOver);
-}
-
-/// It leads on instead.
-pub fn takes_back() {
-    hooks::tell_own(|| RolisFact::TakesBack);
-}
-
-/// The lead is lost with so many replies that nobody can give.
-pub fn leaves_unknown(replies: usize) {
-    hooks::tell_own(|| RolisFact::LeavesUnknown(replies));
+    hooks::tell_own(|| MarkFact::Final(epoch, mark));
 }
 
 /// The marks known here are forgotten: a copied state takes their place.
 pub fn restarted() {
-    hooks::tell_own(|| RolisFact::Restarted);
+    hooks::tell_own(|| MarkFact::Restarted);
 }
 
 /// The result of the transaction at this timestamp leaves a leader.
 #[inline(always)]
 pub fn released(ts: Timestamp) {
-    hooks::tell_own(|| RolisFact::Released(ts));
+    hooks::tell_own(|| MarkFact::Released(ts));
 }
 
 /// Everything of a stream up to this timestamp of the epoch is installed from the log.
 #[inline(always)]
 pub fn applied(epoch: Epoch, stream: StreamId, upto: Timestamp) {
-    hooks::tell_own(|| RolisFact::Applied(epoch, stream, upto));
-}
-
-/// A node is connected, in this life if it counts, and reads up to this level.
-pub fn hears_levels(node: NodeId, incarnation: Option<Incarnation>, newest: Level) {
-    if let Some(incarnation) = incarnation {
-        hooks::tell_own(|| RolisFact::HearsLevels(Voter { node, incarnation }, newest));
-    }
-}
-
-/// This leader of these voters raises the level in use.
-pub fn raises(level: Level, voters: Vec<Voter>) {
-    hooks::tell_own(|| RolisFact::Raises(level, voters));
-}
-
-/// An entry arrived of a level above what this node said that it reads.
-pub fn unreadable(level: Level) {
-    hooks::tell_own(|| RolisFact::Unreadable(level));
+    hooks::tell_own(|| MarkFact::Applied(epoch, stream, upto));
 }
 
 /// What a leading worker holds.
@@ -317,16 +218,6 @@ pub fn release_bound(mark: Timestamp, whole: impl FnOnce() -> Timestamp) -> Time
 #[inline(always)]
 pub fn undo_bound(mark: Timestamp, own: impl FnOnce() -> Timestamp) -> Timestamp {
     if planted!(UndoForgotten) { own() } else { mark }
-}
-
-/// Whether the workers of a leader that gives its lead up take nothing more: so it is.
-pub fn stops_taking() -> bool {
-    !planted!(AbandonedGoesOn)
-}
-
-/// Whether a leader raises the level once a majority can read it: all must.
-pub fn raises_early() -> bool {
-    planted!(LevelRaisedEarly)
 }
 
 /// Whether a takeover starts its epoch in this stream, of so many: it does in all of them.
@@ -388,16 +279,6 @@ pub fn advances_clock() -> bool {
     !planted!(ClockNotAdvanced)
 }
 
-/// Whether a worker that takes no turns, or a stream that stands still, counts as such.
-pub fn notices_trouble() -> bool {
-    !planted!(StuckIsSound)
-}
-
-/// Whether a leader that takes nothing more because its disk hangs makes way.
-pub fn notices_hung_disks() -> bool {
-    !planted!(HungDiskIsSound)
-}
-
 /// Whether an applier goes past the timestamp at which a snapshot is being pinned: never.
 #[inline(always)]
 pub fn overtakes_pins() -> bool {
@@ -407,16 +288,6 @@ pub fn overtakes_pins() -> bool {
 /// Whether a snapshot is shown before every stream is installed up to it: never.
 pub fn shows_incomplete() -> bool {
     planted!(SnapshotIncomplete)
-}
-
-/// Whether a follower takes an old answer of its leader for a proof of today: never.
-pub fn believes_old_proofs() -> bool {
-    planted!(BoundUnproved)
-}
-
-/// Whether a leader vouches before anybody has confirmed that it leads: never.
-pub fn vouches_unasked() -> bool {
-    planted!(VouchUnasked)
 }
 
 /// Whether a stream that has said nothing in this epoch does not hold the mark: it does.
@@ -429,30 +300,4 @@ pub fn ignores_silent_streams() -> bool {
 #[inline(always)]
 pub fn trusts_claims() -> bool {
     planted!(ClaimUnchecked)
-}
-
-/// Whether the next leader stands before all that this one executed is released: never.
-pub fn stands_unreleased() -> bool {
-    planted!(HandedOverUnreleased)
-}
-
-/// Whether a report leaves before what it vouches for is on disk: never.
-pub fn reports_unsynced() -> bool {
-    planted!(PromiseUnsynced)
-}
-
-/// Whether a checkpoint is published before what it scanned is settled.
-pub fn checkpoints_unsettled() -> bool {
-    planted!(CheckpointUnsettled)
-}
-
-/// Whether tombstones stay while a checkpoint is scanned.
-pub fn checkpoint_keeps_tombstones() -> bool {
-    !planted!(CheckpointMissesTombstones)
-}
-
-/// How many bytes of records lie between two points from which recovery may begin.
-#[inline(always)]
-pub fn recovery_points_every(bytes: u64) -> u64 {
-    if hooks::simulated() { 1000 } else { bytes }
 }

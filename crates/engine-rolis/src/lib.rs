@@ -11,22 +11,18 @@
 //! | where | what |
 //! |---|---|
 //! | `worker` | a worker: joins its parts, and hands each what else it may touch |
-//! | `lead` | leading; joins `execute` (attempts), `seal` (entries), `pending` (replies that wait for the mark), `confirming` (reads that need not) |
-//! | `opening`, `speculation` | how a stream's epoch begins; what may have to be rolled back when it ends |
-//! | `apply` | look at decided entries, install what is safe |
-//! | `snapshots`, `horizon`, `reads` | followers serve reads |
-//! | `bounded`, `probes` | and wait until they can prove that they are fresh enough |
-//! | `locate` | a replica as a donor of state; [`highwater_kit::copy`] has the rest |
-//! | `controller` | joins its parts: what one's news means for the others |
-//! | `birth`, `takeover`, `admission`, `handover`, `health`, `ledger` | first meeting; from a won election to an open epoch; change of membership; a lead handed over; whether the workers do their duty; what the nodes' stores use |
-//! | `gate`, `recall` | what waits for the disk; catching up with what did not, after a crash |
-//! | `checkpoint`, `points` | a checkpoint under way; where recovery may begin, stream by stream |
-//! | `feed`, `funnel` | where transactions go; the strawman: all workers into one stream |
-//! | `shared`, `messages`, `pulse` | what workers and controller share, and say to each other |
-//! | `context`, `desk` | what all parts of a worker, or of a controller, may use |
-//! | `wire`, `control` | what goes over the network |
+//! | `lead` | leading; joins `execute` (attempts), `seal` (entries), `pending` (replies that wait for the mark), `confirming` (reads that need not); `opening`, `speculation`: how a stream's epoch begins, and what may have to be rolled back when it ends |
+//! | `follow` | `apply`: look at decided entries, install what is safe; `checked`: which may be believed; `locate`: a replica as a donor of state |
+//! | `reads` | followers serve reads: `snapshots`, `horizon`; `bounded` ones wait until the replica can prove that it is fresh enough, `proven` says so in reports |
+//! | `marks`, `watermark` | what positions mean, for the host, too; what is safe |
+//! | `strawman` | all workers into one stream: `feed`, `funnel` |
+//! | `disk` | `remains`: a disk read without a replica |
+//! | `context` | what all parts of a worker may use |
 //! | `hooks`, `planted` | where a simulator steps in, and what planted bugs change; which bugs those are |
 //! | `facts`, `rules` | what a replica tells an observer of all nodes, and what all replicas must keep together |
+//!
+//! The rest of a replica's life is that of any replicated log, and [`highwater_log_host`] has it: first meeting, elections, takeovers, changes of members, hand-overs,
+//! health, copies, checkpoints.
 //!
 //! # Invariants
 //!
@@ -54,34 +50,24 @@
 
 mod abilities;
 mod context;
-pub mod control;
-mod controller;
-mod desk;
 mod disk;
 mod facts;
 mod follow;
 mod hooks;
 mod lead;
-mod members;
-mod messages;
+pub mod marks;
 #[cfg(feature = "planted")]
 pub mod planted;
-mod pulse;
-mod readable;
 mod reads;
 mod rules;
-pub mod shared;
-mod status;
 mod strawman;
 #[cfg(test)]
 mod tests;
 pub mod watermark;
-pub mod wire;
 mod worker;
 
 pub use disk::remains;
-pub use members::handover;
-pub use reads::{horizon, probes, snapshots};
+pub use reads::{horizon, snapshots};
 
 use std::sync::Arc;
 
@@ -94,18 +80,21 @@ use highwater_core::planted::Bug;
 use highwater_core::{Clock, StreamId};
 use highwater_store::Store;
 
-use control::ControlMessage;
-use controller::RolisController;
 use highwater_kit::code::{Builds, Code};
+use highwater_log_host::control::ControlMessage;
+use highwater_log_host::controller::LogController;
+use highwater_log_host::shared::Shared;
+use highwater_log_host::status;
+use highwater_log_host::wire::Head;
 use highwater_seam::engine::{Abilities, Engine};
 use highwater_seam::memory::Account;
 use highwater_seam::observer::Rules;
 use highwater_seam::options::Options;
 use highwater_seam::{Counters, Replica, Status, Worker};
+use marks::{Figures, Marks};
+use reads::bounded::PATIENCE;
 use rules::RolisRules;
-use shared::Shared;
 use strawman::funnel::{Funnel, FunnelWorker};
-use wire::Head;
 use worker::RolisWorker;
 
 /// One stream per worker.
@@ -124,6 +113,7 @@ impl Engine for Rolis {
     #[cfg(feature = "planted")]
     const BUGS: &'static [&'static [&'static Bug]] = &[
         planted::ALL,
+        highwater_log_host::planted::ALL,
         highwater_kit::planted::ALL,
         highwater_seam::planted::ALL,
         highwater_consensus::planted::ALL,
@@ -203,14 +193,21 @@ fn build_with(options: Options, streams: u16, code: &dyn Code, clock: Arc<Clock>
     let signatures = registry.signatures();
     let counters: Vec<Arc<Counters>> = (0..options.workers).map(|_| Arc::default()).collect();
     let account = Account::new(&options, counters.len());
-    let shared = Arc::new(Shared::new(Options { workers: streams, ..options }, clock, account));
     let shares_stream = streams < counters.len() as u16;
-    let funnel = Arc::new(Funnel::new(shared.options.max_entry_bytes, counters.len()));
+    let funnel = Arc::new(Funnel::new(options.max_entry_bytes, counters.len()));
+    let figures: Figures = match shares_stream {
+        true => Box::new({
+            let funnel = funnel.clone();
+            move || funnel.figures().to_vec()
+        }),
+        false => Box::new(Vec::new),
+    };
+    let (shared, marks) = parts(Options { workers: streams, ..options }, clock, account, figures);
     let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
         if at >= streams as usize {
             return Box::new(FunnelWorker::new(
                 at,
-                shared.clone(),
+                (shared.clone(), marks.clone()),
                 funnel.clone(),
                 registry.clone(),
                 counters.clone(),
@@ -218,13 +215,23 @@ fn build_with(options: Options, streams: u16, code: &dyn Code, clock: Arc<Clock>
         }
         let id = StreamId(at as u16);
         let code = (registry.clone(), readers.clone());
-        let worker = RolisWorker::new(id, shared.clone(), store.clone(), code, counters.clone());
+        let worker =
+            RolisWorker::new(id, (shared.clone(), marks.clone()), store.clone(), code, counters.clone());
         Box::new(if shares_stream { worker.with_funnel(funnel.clone()) } else { worker })
     };
     let workers = counters.iter().enumerate().map(worker).collect();
-    let mut controller = RolisController::new(shared, schema, store);
-    if shares_stream {
-        controller.watch_funnel(funnel);
-    }
+    let controller = LogController::new(shared, schema, store);
     Replica { controller: Box::new(controller), workers, counters, procedures, versions, signatures }
+}
+
+/// What the parts of a fresh replica share, with a stream for each worker, and what positions mean there.
+pub fn parts(
+    options: Options,
+    clock: Arc<Clock>,
+    account: Account,
+    figures: Figures,
+) -> (Arc<Shared>, Arc<Marks>) {
+    let patience = PATIENCE * options.election_timeout;
+    let marks = Arc::new(Marks::new(options.workers.into(), clock.clone(), patience, figures));
+    (Arc::new(Shared::new(options, clock, account, marks.clone())), marks)
 }

@@ -14,9 +14,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use highwater_consensus::Voter;
 use highwater_core::{EntryIndex, Epoch, Incarnation, Level, NodeId, StreamId, Timestamp};
+use highwater_log_host::facts::LogFact;
 use highwater_seam::observer::{EPOCHS, LOSSES, RAISES, Rules, TAKEOVERS, Teller, unknown};
 
-use crate::facts::RolisFact;
+use crate::facts::MarkFact;
 
 /// What came how far in an epoch.
 #[derive(Clone, Copy, Debug)]
@@ -75,82 +76,10 @@ pub struct RolisRules {
 
 impl Rules for RolisRules {
     fn tell(&mut self, who: Teller, fact: &dyn Any) -> Vec<String> {
-        let Some(fact) = fact.downcast_ref::<RolisFact>() else { return vec![unknown(who)] };
-        let (node, life) = (who.node, (who.node, who.life));
-        match fact {
-            RolisFact::Decided { stream, index, entry } => {
-                self.decide(node, *stream, *index, hash(entry)).into_iter().collect()
-            }
-            RolisFact::TakesOver(_) => {
-                self.takeovers += 1;
-                Vec::new()
-            }
-            RolisFact::Loses(_) => {
-                self.losses += 1;
-                self.forget();
-                Vec::new()
-            }
-            RolisFact::Leads(epoch) => {
-                self.hands_over.remove(&life);
-                self.gave_up.remove(&life);
-                self.lead(life, *epoch).into_iter().collect()
-            }
-            RolisFact::GivesUp => {
-                self.gave_up.insert(life);
-                Vec::new()
-            }
-            RolisFact::Takes if self.gave_up.contains(&life) => {
-                vec![format!("{node} gave its lead up, and takes requests all the same")]
-            }
-            RolisFact::Takes => Vec::new(),
-            RolisFact::HandsOver => {
-                self.hands_over.insert(life);
-                self.handovers += 1;
-                Vec::new()
-            }
-            RolisFact::TakesBack => {
-                self.hands_over.remove(&life);
-                Vec::new()
-            }
-            RolisFact::LeavesUnknown(replies) if self.hands_over.contains(&life) => {
-                vec![format!("{node} handed its lead over with {replies} replies that nobody gives")]
-            }
-            RolisFact::LeavesUnknown(_) => Vec::new(),
-            RolisFact::Mark(epoch, mark) => {
-                let back = self.move_mark(life, *epoch, *mark);
-                back.into_iter().chain(self.reach(Reach::Mark, *epoch, node, *mark)).collect()
-            }
-            RolisFact::Restarted => {
-                self.marks.remove(&life);
-                Vec::new()
-            }
-            RolisFact::Final(epoch, mark) => self.end(*epoch, node, *mark),
-            RolisFact::Released(ts) => match self.leads.get(&life).copied() {
-                Some(epoch) => self.reach(Reach::Release, epoch, node, *ts).into_iter().collect(),
-                None => vec![format!("{node} released {ts} and never led")],
-            },
-            RolisFact::Applied(epoch, _, ts) => {
-                self.reach(Reach::Application, *epoch, node, *ts).into_iter().collect()
-            }
-            RolisFact::HearsLevels(voter, newest) => {
-                let known = self.reads.entry((voter.node, voter.incarnation)).or_insert(*newest);
-                *known = (*known).max(*newest);
-                Vec::new()
-            }
-            RolisFact::Raises(level, voters) => {
-                self.raised += 1;
-                let unable = |voter: &&Voter| {
-                    let life = (voter.node, voter.incarnation);
-                    voter.node != node && self.reads.get(&life).is_none_or(|reads| reads < level)
-                };
-                let unable = voters.iter().filter(unable).map(|voter| voter.node);
-                unable
-                    .map(|voter| format!("{node} raises to {level}, and {voter} never said that it reads it"))
-                    .collect()
-            }
-            RolisFact::Unreadable(level) => {
-                vec![format!("{node} was sent an entry of {level}, which it does not read")]
-            }
+        match (fact.downcast_ref::<LogFact>(), fact.downcast_ref::<MarkFact>()) {
+            (Some(fact), _) => self.hear_of_log(who, fact),
+            (_, Some(fact)) => self.hear_of_mark(who, fact),
+            _ => vec![unknown(who)],
         }
     }
 
@@ -181,6 +110,91 @@ fn hash(entry: &[u8]) -> u64 {
 }
 
 impl RolisRules {
+    fn hear_of_log(&mut self, who: Teller, fact: &LogFact) -> Vec<String> {
+        let (node, life) = (who.node, (who.node, who.life));
+        match fact {
+            LogFact::Decided { stream, index, entry } => {
+                self.decide(node, *stream, *index, hash(entry)).into_iter().collect()
+            }
+            LogFact::TakesOver(_) => {
+                self.takeovers += 1;
+                Vec::new()
+            }
+            LogFact::Loses(_) => {
+                self.losses += 1;
+                self.forget();
+                Vec::new()
+            }
+            LogFact::Leads(epoch) => {
+                self.hands_over.remove(&life);
+                self.gave_up.remove(&life);
+                self.lead(life, *epoch).into_iter().collect()
+            }
+            LogFact::GivesUp => {
+                self.gave_up.insert(life);
+                Vec::new()
+            }
+            LogFact::Takes if self.gave_up.contains(&life) => {
+                vec![format!("{node} gave its lead up, and takes requests all the same")]
+            }
+            LogFact::Takes => Vec::new(),
+            LogFact::HandsOver => {
+                self.hands_over.insert(life);
+                self.handovers += 1;
+                Vec::new()
+            }
+            LogFact::TakesBack => {
+                self.hands_over.remove(&life);
+                Vec::new()
+            }
+            LogFact::LeavesUnknown(replies) if self.hands_over.contains(&life) => {
+                vec![format!("{node} handed its lead over with {replies} replies that nobody gives")]
+            }
+            LogFact::LeavesUnknown(_) => Vec::new(),
+            LogFact::HearsLevels(voter, newest) => {
+                let known = self.reads.entry((voter.node, voter.incarnation)).or_insert(*newest);
+                *known = (*known).max(*newest);
+                Vec::new()
+            }
+            LogFact::Raises(level, voters) => {
+                self.raised += 1;
+                let unable = |voter: &&Voter| {
+                    let life = (voter.node, voter.incarnation);
+                    voter.node != node && self.reads.get(&life).is_none_or(|reads| reads < level)
+                };
+                let unable = voters.iter().filter(unable).map(|voter| voter.node);
+                unable
+                    .map(|voter| format!("{node} raises to {level}, and {voter} never said that it reads it"))
+                    .collect()
+            }
+            LogFact::Unreadable(level) => {
+                vec![format!("{node} was sent an entry of {level}, which it does not read")]
+            }
+        }
+    }
+
+    fn hear_of_mark(&mut self, who: Teller, fact: &MarkFact) -> Vec<String> {
+        let (node, life) = (who.node, (who.node, who.life));
+        match fact {
+            MarkFact::Mark(epoch, mark) => {
+                let back = self.move_mark(life, *epoch, *mark);
+                back.into_iter().chain(self.reach(Reach::Mark, *epoch, node, *mark)).collect()
+            }
+            MarkFact::Restarted => {
+                self.marks.remove(&life);
+                Vec::new()
+            }
+            MarkFact::Final(epoch, mark) => self.end(*epoch, node, *mark),
+            MarkFact::Released(ts) => match self.leads.get(&life).copied() {
+                Some(epoch) => self.reach(Reach::Release, epoch, node, *ts).into_iter().collect(),
+                None => vec![format!("{node} released {ts} and never led")],
+            },
+            MarkFact::Applied(epoch, _, ts) => {
+                self.reach(Reach::Application, *epoch, node, *ts).into_iter().collect()
+            }
+        }
+    }
+
     /// What was decided last may be lost, and decided otherwise: the ends of logs, and what was reached in epochs that had not ended.
     fn forget(&mut self) {
         self.decided.clear();
@@ -255,62 +269,91 @@ mod tests {
 
     use super::*;
 
-    fn told(facts: &[(u8, RolisFact)]) -> Vec<String> {
+    /// Either kind of fact.
+    #[derive(Clone, Debug)]
+    enum Told {
+        Log(LogFact),
+        Mark(MarkFact),
+    }
+
+    impl Told {
+        fn fact(&self) -> &dyn Any {
+            match self {
+                Told::Log(fact) => fact,
+                Told::Mark(fact) => fact,
+            }
+        }
+    }
+
+    fn log(fact: LogFact) -> Told {
+        Told::Log(fact)
+    }
+
+    fn mark(fact: MarkFact) -> Told {
+        Told::Mark(fact)
+    }
+
+    fn told(facts: &[(u8, Told)]) -> Vec<String> {
         let mut rules = RolisRules::default();
         let teller = |node| Teller { node: NodeId(node), life: Incarnation(9), worker: Some(0) };
-        facts.iter().flat_map(|(node, fact)| rules.tell(teller(*node), fact)).collect()
+        facts.iter().flat_map(|(node, fact)| rules.tell(teller(*node), fact.fact())).collect()
     }
 
     #[test]
     fn each_violation_is_noticed_in_either_order() {
-        use RolisFact::{
-            Applied, Final, HandsOver, HearsLevels, Leads, LeavesUnknown, Mark, Raises, Released, Restarted,
-            TakesBack, Unreadable,
-        };
+        use LogFact::{HandsOver, HearsLevels, Leads, LeavesUnknown, Raises, TakesBack, Unreadable};
+        use MarkFact::{Applied, Final, Mark, Released, Restarted};
         let (one, two) = (Epoch(1), Epoch(2));
-        let decided = |entry: &'static [u8]| RolisFact::Decided {
-            stream: StreamId(0),
-            index: EntryIndex(3),
-            entry: Bytes::from_static(entry),
+        let decided = |entry: &'static [u8]| {
+            log(LogFact::Decided {
+                stream: StreamId(0),
+                index: EntryIndex(3),
+                entry: Bytes::from_static(entry),
+            })
         };
-        let good = [(0, decided(b"a")), (1, decided(b"a")), (0, Leads(one)), (1, Leads(two))];
+        let good = [(0, decided(b"a")), (1, decided(b"a")), (0, log(Leads(one))), (1, log(Leads(two)))];
         assert!(told(&good).is_empty());
-        let restarted = [(0, Mark(one, Timestamp(5))), (0, Restarted), (0, Mark(one, Timestamp(4)))];
+        let restarted =
+            [(0, mark(Mark(one, Timestamp(5)))), (0, mark(Restarted)), (0, mark(Mark(one, Timestamp(4))))];
         assert!(told(&restarted).is_empty());
         for wrong in [
             [(0, decided(b"a")), (1, decided(b"b"))],
-            [(0, Leads(one)), (1, Leads(one))],
-            [(0, Mark(one, Timestamp(5))), (0, Mark(one, Timestamp(4)))],
-            [(0, Mark(one, Timestamp(5))), (1, Final(one, Timestamp(4)))],
-            [(0, Final(one, Timestamp(4))), (1, Applied(one, StreamId(0), Timestamp(5)))],
-            [(1, Applied(one, StreamId(0), Timestamp(5))), (0, Final(one, Timestamp(4)))],
-            [(0, Final(one, Timestamp(4))), (1, Final(one, Timestamp(5)))],
+            [(0, log(Leads(one))), (1, log(Leads(one)))],
+            [(0, mark(Mark(one, Timestamp(5)))), (0, mark(Mark(one, Timestamp(4))))],
+            [(0, mark(Mark(one, Timestamp(5)))), (1, mark(Final(one, Timestamp(4))))],
+            [(0, mark(Final(one, Timestamp(4)))), (1, mark(Applied(one, StreamId(0), Timestamp(5))))],
+            [(1, mark(Applied(one, StreamId(0), Timestamp(5)))), (0, mark(Final(one, Timestamp(4))))],
+            [(0, mark(Final(one, Timestamp(4)))), (1, mark(Final(one, Timestamp(5))))],
         ] {
             assert_eq!(told(&wrong).len(), 1, "{wrong:?}");
         }
-        let takes_back = [(0, HandsOver), (0, TakesBack), (0, LeavesUnknown(1))];
+        let takes_back = [(0, log(HandsOver)), (0, log(TakesBack)), (0, log(LeavesUnknown(1)))];
         assert!(told(&takes_back).is_empty());
-        assert!(told(&[(0, HandsOver), (0, Leads(two)), (0, LeavesUnknown(1))]).is_empty());
-        assert_eq!(told(&[(0, HandsOver), (1, LeavesUnknown(2)), (0, LeavesUnknown(1))]).len(), 1);
-        let released = [(0, Leads(one)), (0, Released(Timestamp(5))), (1, Final(one, Timestamp(4)))];
+        assert!(told(&[(0, log(HandsOver)), (0, log(Leads(two))), (0, log(LeavesUnknown(1)))]).is_empty());
+        assert_eq!(
+            told(&[(0, log(HandsOver)), (1, log(LeavesUnknown(2))), (0, log(LeavesUnknown(1)))]).len(),
+            1
+        );
+        let released =
+            [(0, log(Leads(one))), (0, mark(Released(Timestamp(5)))), (1, mark(Final(one, Timestamp(4))))];
         assert_eq!(told(&released).len(), 1);
-        assert_eq!(told(&[(0, Released(Timestamp(5)))]).len(), 1, "of a node that never led");
+        assert_eq!(told(&[(0, mark(Released(Timestamp(5))))]).len(), 1, "of a node that never led");
         let voters = || {
             (0..3).map(|node| Voter { node: NodeId(node), incarnation: Incarnation(9) }).collect::<Vec<_>>()
         };
-        let hears = |node: usize, level| (0, HearsLevels(voters()[node], Level(level)));
-        let raises = (0, Raises(Level(2), voters()));
+        let hears = |node: usize, level| (0, log(HearsLevels(voters()[node], Level(level))));
+        let raises = (0, log(Raises(Level(2), voters())));
         assert!(told(&[hears(1, 2), hears(2, 2), hears(2, 1), raises.clone()]).is_empty());
         assert_eq!(told(&[hears(1, 2), hears(2, 1), raises.clone()]).len(), 1, "one of them reads less");
         assert_eq!(told(&[raises]).len(), 2, "two were never heard");
-        assert_eq!(told(&[(1, Unreadable(Level(2)))]).len(), 1);
+        assert_eq!(told(&[(1, log(Unreadable(Level(2))))]).len(), 1);
     }
 
     #[test]
     fn what_was_told_is_counted_and_what_is_not_rolis_s_is_refused() {
         let mut rules = RolisRules::default();
         let who = Teller { node: NodeId(0), life: Incarnation(9), worker: None };
-        for fact in [RolisFact::TakesOver(Epoch(1)), RolisFact::Leads(Epoch(1))] {
+        for fact in [LogFact::TakesOver(Epoch(1)), LogFact::Leads(Epoch(1))] {
             assert!(rules.tell(who, &fact).is_empty());
         }
         let counts = [(ENTRIES, 0), (TAKEOVERS, 1), (EPOCHS, 1), (HANDOVERS, 0), (LOSSES, 0), (RAISES, 0)];

@@ -15,7 +15,7 @@ use highwater_core::{
     ProcedureId, Registry, Schema, StreamId, TableId, TableSpec, Timestamp, Transaction,
 };
 use highwater_engine_rolis::Rolis;
-use highwater_engine_rolis::shared::Shared;
+use highwater_engine_rolis::marks::Marks;
 use highwater_engine_rolis::snapshots::Offer;
 use highwater_kit::code::Builds;
 #[cfg(feature = "planted")]
@@ -158,16 +158,16 @@ fn expected(key: u64, ts: u64) -> Option<u8> {
 }
 
 /// Follows one stream as `RolisWorker::look_at_decided` and `apply_some` do.
-fn follow(shared: &Shared, store: &Arc<Store>, stream: usize) {
+fn follow(marks: &Marks, store: &Arc<Store>, stream: usize) {
     let mut applier = Applier::new(store.clone());
-    let (id, watermark) = (StreamId(stream as u16), &shared.watermark);
+    let (id, watermark) = (StreamId(stream as u16), &marks.watermark);
     for (&(ts, key), index) in LOGS[stream].iter().zip(2..) {
         watermark.publish(id, EntryIndex(index), Timestamp(ts), true);
         let body = body(ts, key);
         loop {
             // The last entries stay above the mark: in the end the other stream is closed no further.
             let mark = watermark.mark_in(Epoch(1)).unwrap();
-            let bound = shared.rounds.admit(mark);
+            let bound = marks.rounds.admit(mark);
             if applier.apply(&body, Timestamp::ZERO, bound).unwrap().transactions > 0 {
                 break watermark.publish_applied(id, Timestamp(ts), true);
             }
@@ -189,19 +189,22 @@ fn a_snapshot_shows_the_state_at_its_timestamp() {
         let mut options = Options::new(NodeId(0), 3, 2, Incarnation(1));
         options.snapshot_age = 0;
         let account = highwater_seam::memory::Account::new(&options, 2);
-        let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), account));
+        let (shared, marks) =
+            highwater_engine_rolis::parts(options, Arc::new(Clock::counter()), account, Box::new(Vec::new));
         let store = Store::new(Schema::new(Counters.tables()));
         let members = Members::new(Epoch(1), vec![Voter { node: NodeId(0), incarnation: Incarnation(1) }]);
-        shared.watermark.restart(Epoch(1), members, Timestamp(1), &[EntryIndex(2); 2]);
+        marks.watermark.restart(Epoch(1), members, Timestamp(1), &[EntryIndex(2); 2]);
         let appliers: Vec<_> = (0..2)
             .map(|stream| {
-                let (shared, store) = (shared.clone(), store.clone());
-                thread::spawn(move || follow(&shared, &store, stream))
+                let (marks, store) = (marks.clone(), store.clone());
+                thread::spawn(move || follow(&marks, &store, stream))
             })
             .collect();
         let mut last = Timestamp::ZERO;
         for time in 1..12 {
-            if let Offer::Read(snapshot, life) = shared.snapshot((time, time), Timestamp::ZERO, &store) {
+            if let Offer::Read(snapshot, life) =
+                marks.snapshot(&shared, (time, time), Timestamp::ZERO, &store)
+            {
                 let ts = snapshot.ts();
                 assert!(ts >= last, "snapshots never go back");
                 last = ts;
@@ -210,7 +213,7 @@ fn a_snapshot_shows_the_state_at_its_timestamp() {
                     let saw = tx.get(TABLE, &u64::to_be_bytes(key)).unwrap().map(|value| value[0]);
                     assert_eq!(saw, expected(key, ts.0), "key {key} at {ts}");
                 }
-                assert!(shared.rounds.lives(life), "nobody but appliers wrote");
+                assert!(marks.rounds.lives(life), "nobody but appliers wrote");
             }
             thread::yield_now();
         }

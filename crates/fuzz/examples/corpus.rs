@@ -8,10 +8,10 @@ use highwater_consensus::{
 };
 use highwater_core::log::{Claim, ENTRY_HEADER_BYTES, EntryHeader, EntryKind, Key, TxWriter};
 use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, Level, NodeId, StreamId, TableId, Timestamp};
-use highwater_engine_rolis::control::ControlMessage;
-use highwater_engine_rolis::handover::{HandOverMessage, Word};
-use highwater_engine_rolis::wire::Head;
 use highwater_kit::copy::CopyMessage;
+use highwater_log_host::control::ControlMessage;
+use highwater_log_host::members::handover::{HandOverMessage, Word};
+use highwater_log_host::wire::Head;
 use highwater_node::Config;
 use highwater_node::transport::Channel;
 use highwater_node::transport::accounts::{Account, encode};

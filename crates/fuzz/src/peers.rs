@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use highwater_core::log::EntryHeader;
-use highwater_engine_rolis::control::ControlMessage;
-use highwater_engine_rolis::wire::{Head, carried_entry};
+use highwater_log_host::control::ControlMessage;
+use highwater_log_host::wire::{Head, carried_entry};
 use highwater_node::transport::Channel;
 use highwater_node::transport::accounts;
 use highwater_node::transport::frame::{Decoder, FrameError, prefix};

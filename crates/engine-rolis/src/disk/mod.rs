@@ -1,8 +1,3 @@
-//! A replica and its disk: what waits for it, what a checkpoint needs, and what can be read from a disk without a replica.
+//! A disk, read without a replica. The rest of a replica's disk is the log host's.
 
-pub mod checkpoint;
-pub mod disk_room;
-pub mod gate;
-pub mod points;
-pub mod recall;
 pub mod remains;

@@ -20,8 +20,8 @@ use crate::context::{Context, Turn, recheck};
 use crate::follow::checked::CheckedEntry;
 use crate::hooks;
 use crate::lead::speculation::Speculation;
-use crate::messages::Report;
 use crate::watermark::{Arrival, OpenClaim, Start};
+use highwater_log_host::messages::Report;
 
 /// Where the following of the decided log stands.
 ///
@@ -130,7 +130,7 @@ impl Replay {
     /// Changes of epoch in the log that this replica has not entered; whether each is decided here.
     pub fn pending_changes(&self, context: &Context, stream: &Stream) -> Vec<(Members, bool)> {
         let tail = stream.tail();
-        let entered = context.shared.watermark.epoch();
+        let entered = context.marks.watermark.epoch();
         let change = |index: u64| {
             let entry = CheckedEntry::held(stream, EntryIndex(index))?;
             let header = entry.header();
@@ -161,7 +161,7 @@ impl Replay {
         if self.scan > stream.decided() && self.claims.is_empty() {
             return false;
         }
-        let watermark = &context.shared.watermark;
+        let watermark = &context.marks.watermark;
         if !self.claims.is_empty() {
             self.claims.retain(|claim| !watermark.claim(*claim));
         }
@@ -199,7 +199,7 @@ impl Replay {
                         return false;
                     }
                     if header.epoch == watermark.epoch() {
-                        speculation.end(header.epoch, occ, &context.shared);
+                        speculation.end(header.epoch, occ, context);
                         self.arrived = 0;
                         turn.report(context, Report::Entered(header.epoch));
                     }
@@ -218,7 +218,7 @@ impl Replay {
         stream: &mut Stream,
         turn: &mut Turn<'_>,
     ) -> bool {
-        let watermark = &context.shared.watermark;
+        let watermark = &context.marks.watermark;
         // Read once: another worker may end this epoch at any time.
         let current = watermark.epoch();
         if header.epoch > current {
@@ -287,13 +287,13 @@ impl Replay {
         // arrive nothing else says so, and after a restart in the middle of a change the store counts as incomplete.
         if self.caught_up()
             && self.waits_for_others()
-            && let Some(closed) = context.shared.watermark.closed_in(self.waiting_in, context.id)
+            && let Some(closed) = context.marks.watermark.closed_in(self.waiting_in, context.id)
         {
             self.reached = self.reached.max(closed);
         }
         // At the end of an epoch the cells of the next one may be there before this worker has rolled back.
         let caught_up = self.caught_up() && !self.waits_for_others();
-        context.shared.watermark.publish_applied(context.id, self.reached, caught_up);
+        context.marks.watermark.publish_applied(context.id, self.reached, caught_up);
         self.trim(context, stream, speculation, turn);
         state
     }
@@ -306,13 +306,13 @@ impl Replay {
         context: &Context,
         applier: &mut Applier,
     ) -> (usize, bool) {
-        let (shared, id) = (&context.shared, context.id);
+        let (marks, id) = (&context.marks, context.id);
         // The mark of the entry's epoch, or what became of it.
-        let current = shared.watermark.mark_in(header.epoch);
+        let current = marks.watermark.mark_in(header.epoch);
         let goal = current
-            .or_else(|| shared.watermark.final_mark(header.epoch))
+            .or_else(|| marks.watermark.final_mark(header.epoch))
             .expect("a looked-at entry's epoch is the current one or has ended");
-        let bound = shared.rounds.admit(goal);
+        let bound = marks.rounds.admit(goal);
         let clamped = bound < goal;
         let bound = hooks::install_bound(bound, header.last_ts, current.is_none());
         let applied = entry.apply(applier, self.offset, self.floor, bound);
@@ -368,7 +368,7 @@ impl Replay {
         stream: &Stream,
         speculation: &Speculation,
     ) -> (EntryIndex, bool) {
-        let watermark = &context.shared.watermark;
+        let watermark = &context.marks.watermark;
         let mark = speculation.led().and_then(|led| watermark.mark_in(led));
         let floor = mark.unwrap_or_else(|| watermark.applied_floor());
         let mut at = self.above.max(stream.tail().first);

@@ -3,32 +3,33 @@
 use highwater_consensus::Stream;
 use highwater_core::{EntryIndex, Epoch, Timestamp};
 use highwater_kit::copy::Source;
+use highwater_log_host::progress::Progress;
 
+use crate::context::Context;
 use crate::follow::checked::CheckedEntry;
 use crate::hooks;
-use crate::shared::Shared;
 
 /// A replica as a donor. If it leads, its store is ahead of the mark: what was read is settled when the mark has passed it. If not,
 /// everything in its store is settled, unless another worker has begun to lead, or has led and does not know yet what became of its
 /// transactions.
 pub struct Donor<'a> {
     /// Whose store it is.
-    pub shared: &'a Shared,
+    pub context: &'a Context,
     /// This worker executes transactions.
     pub leads: bool,
 }
 
 impl Source for Donor<'_> {
     fn is_sound(&self) -> bool {
-        self.leads || self.shared.is_certain()
+        self.leads || self.context.shared.is_certain()
     }
 
     fn position(&self) -> Timestamp {
-        if self.leads { self.shared.clock.now() } else { self.shared.watermark.mark() }
+        self.context.marks.position(self.leads)
     }
 
     fn settled(&self) -> Timestamp {
-        let mark = self.shared.watermark.mark();
+        let mark = self.context.marks.watermark.mark();
         if self.leads { hooks::settled(mark) } else { Timestamp::MAX }
     }
 }

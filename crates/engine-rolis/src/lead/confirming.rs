@@ -9,7 +9,7 @@
 //! Invariants:
 //!
 //! - a reply leaves only if a quorum has confirmed a question that was asked after the transaction was validated, or an entry is decided
-//!   that was proposed after that, as in [`probes`](crate::reads::probes);
+//!   that was proposed after that, as in [`probes`](highwater_log_host::probes);
 //! - every version that the transaction saw, tombstones among them, is at or below the mark as it was before it was validated. Nothing
 //!   commits at or below the mark any more, so what it saw is the state at the mark;
 //! - that mark was read when the request was there: so whatever a leader acknowledged before is at or below it, and the order of timestamps

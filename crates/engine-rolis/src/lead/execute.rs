@@ -15,8 +15,8 @@ use crate::hooks;
 use crate::lead::confirming::Confirming;
 use crate::lead::pending::Pending;
 use crate::lead::seal::Sealer;
-use crate::messages::Report;
 use crate::strawman::feed::Feed;
+use highwater_log_host::messages::Report;
 
 /// Runs procedures.
 pub struct Executor {
@@ -285,7 +285,7 @@ impl Ending<'_> {
     /// Ends a transaction that wrote nothing as of the mark, if it saw nothing above; the mark.
     #[inline]
     fn end_at_mark(&mut self, occ: &mut Occ) -> Result<Option<Timestamp>, Abort> {
-        let Some(mark) = self.confirming.mark(&self.context.shared.watermark) else { return Ok(None) };
+        let Some(mark) = self.confirming.mark(&self.context.marks.watermark) else { return Ok(None) };
         self.at_mark = occ.commit_at(hooks::read_bound(mark))?;
         Ok(self.at_mark.then_some(mark))
     }

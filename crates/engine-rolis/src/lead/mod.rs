@@ -20,9 +20,9 @@ use crate::lead::confirming::{Confirming, Pace};
 use crate::lead::execute::{Executor, Path, is_apart};
 use crate::lead::pending::Pending;
 use crate::lead::seal::{Sealer, fresh_entry};
-use crate::messages::Report;
-use crate::pulse::NEVER;
 use crate::strawman::feed::Feed;
+use highwater_log_host::messages::Report;
+use highwater_log_host::pulse::NEVER;
 
 /// What a leading worker keeps.
 pub struct Lead {
@@ -114,7 +114,7 @@ impl Lead {
         self.sealer.end();
         occ.log().take(fresh_entry());
         (self.quiescing, self.quiesced) = (None, false);
-        context.shared.watermark.set_waiting(context.id, false);
+        context.marks.watermark.set_waiting(context.id, false);
     }
 
     /// Take no more requests, and report when everything is released; or take some again.
@@ -216,7 +216,7 @@ impl Lead {
         stream: &mut Stream,
         turn: &mut Turn<'_>,
     ) {
-        let watermark = &context.shared.watermark;
+        let watermark = &context.marks.watermark;
         let mark = watermark.mark_in(ballot.epoch).expect("a leader's epoch is the current one");
         occ.forget_undo(hooks::undo_bound(mark, || watermark.closed(context.id)));
         self.sealer.released(mark);

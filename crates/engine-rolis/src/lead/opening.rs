@@ -8,7 +8,7 @@ use highwater_core::log::{EntryHeader, EntryKind};
 use crate::context::{Context, Turn};
 use crate::hooks;
 use crate::lead::seal::fresh_entry;
-use crate::messages::{EpochStart, Report};
+use highwater_log_host::messages::{EpochStart, Report};
 
 /// A takeover of one stream.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Opening {
     ) {
         // A later candidate must find out that this epoch opened, from any majority of its members.
         let known = stream.all_is_known_to_a_quorum() || hooks::opens_early();
-        let entered = context.shared.watermark.epoch() == self.ballot.epoch;
+        let entered = context.marks.watermark.epoch() == self.ballot.epoch;
         if entered && known && caught_up && !self.reported {
             self.reported = true;
             turn.report(context, Report::Ready { ballot: self.ballot, stream: context.id });

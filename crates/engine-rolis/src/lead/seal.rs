@@ -212,7 +212,7 @@ impl Sealer {
                 occ.lock()?;
             }
             self.quiet = false;
-            occ.set_floor(context.shared.watermark.unquiet(context.id));
+            occ.set_floor(context.marks.watermark.unquiet(context.id));
             hooks::unquiet();
         }
         Ok(())
@@ -323,7 +323,7 @@ impl Sealer {
         if !waiting || stream.undecided() > 0 {
             return false;
         }
-        let watermark = &context.shared.watermark;
+        let watermark = &context.marks.watermark;
         if watermark.mark_in(ballot.epoch).is_none_or(|mark| mark >= first) {
             return false;
         }
@@ -351,12 +351,14 @@ impl Sealer {
             self.clock_stood(self.sealed);
         }
         let at = reading.max(self.last_executed).max(self.sealed);
-        shared.watermark.claiming(context.id, at);
+        context.marks.watermark.claiming(context.id, at);
         hooks::closing();
         // After the clock was read: see `Watermark::unquiet`.
         let claims = context
             .other_streams()
-            .filter_map(|stream| shared.watermark.quiet_index(stream).map(|index| Claim { stream, index }))
+            .filter_map(|stream| {
+                context.marks.watermark.quiet_index(stream).map(|index| Claim { stream, index })
+            })
             .collect();
         let buffer = occ.log().take(self.next_entry());
         self.propose(ballot, Closed { at, buffer, claims }, context, occ, stream);
@@ -427,7 +429,7 @@ impl Sealer {
         let idle = self.is_empty() && !self.wants_closing(pending);
         if idle && !self.quiet {
             self.be_quiet(context, stream);
-            out.wake_workers |= context.shared.watermark.others_wait(context.id);
+            out.wake_workers |= context.marks.watermark.others_wait(context.id);
         } else if self.quiet {
             // An empty entry was sealed meanwhile: the announcement names the last one.
             self.be_quiet(context, stream);
@@ -437,7 +439,7 @@ impl Sealer {
     /// Lets the others claim that this stream is silent.
     pub fn be_quiet(&mut self, context: &Context, stream: &Stream) {
         self.quiet = true;
-        context.shared.watermark.go_quiet(context.id, stream.last());
+        context.marks.watermark.go_quiet(context.id, stream.last());
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use highwater_core::Epoch;
 use highwater_store::Occ;
 
+use crate::context::Context;
 use crate::hooks;
-use crate::shared::Shared;
+use highwater_log_host::shared::Shared;
 
 /// Whether this worker's writes on the store are all certain.
 ///
@@ -28,26 +29,27 @@ impl Speculation {
     }
 
     /// This worker begins to execute transactions of `epoch`.
-    pub fn begin(&mut self, epoch: Epoch, shared: &Shared) {
+    pub fn begin(&mut self, epoch: Epoch, context: &Context) {
         self.led = Some(epoch);
         assert!(!self.open, "an earlier epoch's final mark is met before another one opens");
         self.open = true;
-        shared.speculating.fetch_add(1, Ordering::AcqRel);
+        context.shared.speculating.fetch_add(1, Ordering::AcqRel);
         // Transactions write to the store from here on, and keep no versions for followers' readers.
-        shared.rounds.void();
+        context.marks.rounds.void();
     }
 
     /// `entered` has begun. If the epoch that was led is over, what was executed above its final mark never happened.
-    pub fn end(&mut self, entered: Epoch, occ: &mut Occ, shared: &Shared) {
+    pub fn end(&mut self, entered: Epoch, occ: &mut Occ, context: &Context) {
         let Some(led) = self.led.filter(|led| *led < entered) else { return };
-        let preserved = shared.watermark.final_mark(led).expect("an epoch that was led here has ended here");
+        let preserved =
+            context.marks.watermark.final_mark(led).expect("an epoch that was led here has ended here");
         if self.open {
             self.open = false;
             if hooks::rolls_back() {
                 occ.roll_back(preserved);
             }
             // Release; pairs with the Acquire in `Shared::is_certain`: who sees no speculation left sees it rolled back.
-            shared.speculating.fetch_sub(1, Ordering::Release);
+            context.shared.speculating.fetch_sub(1, Ordering::Release);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Each comes down to a timestamp: once the mark has reached it, the read goes where all reads go ([`reads`](crate::reads)), and runs on a
 //! snapshot at or above it. [`Freshness::Since`] names it; for [`Freshness::Within`] the leader has to be asked
-//! ([`probes`](crate::reads::probes)). Who has waited for [`PATIENCE`] is told that nothing was done, and why.
+//! ([`probes`](highwater_log_host::probes)). Who has waited for [`PATIENCE`] is told that nothing was done, and why.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use highwater_seam::{Freshness, Nanos, Next, Outbox, Refusal, Request, Token};
 
 use crate::context::{Context, recheck};
 use crate::reads::Reads;
-use crate::reads::probes::Probes;
+use highwater_log_host::probes::Probes;
 
 /// How long a read waits, in election timeouts: so long that a leader of whom nothing is heard has usually been replaced, if it
 /// did not rest.
@@ -86,7 +86,7 @@ impl Bounded {
         reads: &mut Reads,
         out: &mut Outbox,
     ) -> Next {
-        let mark = context.shared.watermark.mark();
+        let mark = context.marks.watermark.mark();
         let patience = PATIENCE * context.options().election_timeout;
         for _ in 0..self.held.len() {
             let Some(mut held) = self.take_first() else { break };

@@ -5,7 +5,6 @@
 
 pub mod bounded;
 pub mod horizon;
-pub mod probes;
 pub mod proven;
 pub mod snapshots;
 
@@ -107,7 +106,7 @@ impl Reads {
     pub fn turn(&mut self, store: Option<&Arc<Store>>, context: &Context, turn: &mut Turn<'_>) -> Next {
         let shared = &context.shared;
         if self.waiting.is_empty() {
-            let again = shared.rounds.tend(turn.now);
+            let again = context.marks.rounds.tend(turn.now);
             self.tends &= again.is_some();
             return again.filter(|_| self.tends).map_or(Next::Idle, Next::At);
         }
@@ -115,7 +114,7 @@ impl Reads {
             self.refuse(turn.out);
             return Next::Idle;
         };
-        match shared.snapshot((turn.now, self.since), self.least, store) {
+        match context.marks.snapshot(shared, (turn.now, self.since), self.least, store) {
             Offer::Read(snapshot, life) => {
                 self.read(store, (snapshot, life), context, turn);
                 self.tends = true;
@@ -185,7 +184,7 @@ impl Reads {
             start = read.end;
         }
         tx.rest();
-        if !context.shared.rounds.lives(life) {
+        if !context.marks.rounds.lives(life) {
             // Another worker began to lead: what was read may never have been. The next turn decides.
             out.replies.truncate(before.0);
             out.reply_bytes.truncate(before.1);

@@ -1,7 +1,7 @@
 //! How fresh this replica is known to be: for `status`.
 //!
 //! The state that readers with a bound are shown here holds everything that was acknowledged before some moment, by this node's
-//! clock. Which moment that is, answers to [`probes`](crate::reads::probes) say, whoever asked for them: one counts once everything up to
+//! clock. Which moment that is, answers to [`probes`](highwater_log_host::probes) say, whoever asked for them: one counts once everything up to
 //! its timestamp is installed. While nobody reads with a bound nobody asks; so who wants to know says so, and the first worker
 //! asks on its behalf.
 

@@ -20,9 +20,10 @@ use highwater_store::{Occ, Store};
 use crate::abilities::ABILITIES;
 use crate::hooks;
 use crate::lead::pending::Pending;
-use crate::messages::Report;
-use crate::shared::Shared;
+use crate::marks::Marks;
 use crate::strawman::lock_waits::LockWaits;
+use highwater_log_host::messages::Report;
+use highwater_log_host::shared::Shared;
 
 /// The shared open entry.
 pub struct Funnel {
@@ -146,6 +147,7 @@ impl Ends<Occ> for InEpoch<'_> {
 /// Any worker but the first: executes, and leaves the stream to worker 0.
 pub struct FunnelWorker {
     shared: Arc<Shared>,
+    marks: Arc<Marks>,
     funnel: Entrance,
     counters: Arc<Counters>,
     registry: Registry<Occ>,
@@ -170,13 +172,14 @@ impl FunnelWorker {
     /// Worker `at`, which waits for the node to lead.
     pub fn new(
         at: usize,
-        shared: Arc<Shared>,
+        (shared, marks): (Arc<Shared>, Arc<Marks>),
         funnel: Arc<Funnel>,
         registry: Registry<Occ>,
         counters: Arc<Counters>,
     ) -> FunnelWorker {
         FunnelWorker {
             shared,
+            marks,
             funnel: Entrance::new(funnel, at),
             counters,
             registry,
@@ -194,7 +197,7 @@ impl FunnelWorker {
 
     /// Follows the node into its lead, or out of it.
     fn notice_lead(&mut self, out: &mut Outbox) {
-        let watermark = &self.shared.watermark;
+        let watermark = &self.marks.watermark;
         if let Some(led) = self.epoch
             && self.funnel.lock().epoch != Some(led)
         {
@@ -348,7 +351,7 @@ impl Worker for FunnelWorker {
         let Some(epoch) = self.epoch else { return Next::At(now + 10 * RECHECK) };
         let full = self.pending.bytes() >= self.shared.options.max_in_flight_bytes || self.funnel.lock().full;
         let mut more = !(self.retries.is_empty() || full);
-        if let (Some(mark), Some(occ)) = (self.shared.watermark.mark_in(epoch), &mut self.occ) {
+        if let (Some(mark), Some(occ)) = (self.marks.watermark.mark_in(epoch), &mut self.occ) {
             occ.forget_undo(mark);
             let released = self.pending.release(mark, out);
             Counters::add(&self.counters.committed, released.committed);

@@ -11,11 +11,10 @@ use highwater_seam::options::Options;
 use highwater_seam::{ControlOutbox, Controller, Counters, Endpoint, Frame, Outbox, Worker};
 use highwater_store::Store;
 
-use crate::control::ControlMessage;
-use crate::controller::RolisController;
-use crate::shared::Shared;
-use crate::wire::Head;
 use crate::worker::RolisWorker;
+use highwater_log_host::control::ControlMessage;
+use highwater_log_host::controller::LogController;
+use highwater_log_host::wire::Head;
 
 const RECEIVER: NodeId = NodeId(2);
 const COPY: u64 = 77;
@@ -30,13 +29,13 @@ fn voter(node: u8) -> Voter {
 fn a_copy_that_has_ended_is_not_begun_late() {
     let options = Options::new(NodeId(1), 3, 1, Incarnation(1));
     let account = highwater_seam::memory::Account::new(&options, 1);
-    let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), account));
+    let (shared, marks) = crate::parts(options, Arc::new(Clock::counter()), account, Box::new(Vec::new));
     let schema = Schema::new(vec![]);
     let store = Store::new(schema.clone());
     let code = (Registry::new(), Registry::new());
     let counters = Arc::new(Counters::default());
-    let mut worker = RolisWorker::new(StreamId(0), shared.clone(), store.clone(), code, counters);
-    let mut controller = RolisController::new(shared.clone(), schema, store);
+    let mut worker = RolisWorker::new(StreamId(0), (shared.clone(), marks), store.clone(), code, counters);
+    let mut controller = LogController::new(shared.clone(), schema, store);
     let (mut out, mut said) = (Outbox::default(), ControlOutbox::default());
     for peer in [NodeId(0), RECEIVER] {
         worker.peer_up(0, peer, Incarnation(1), Levels::default());

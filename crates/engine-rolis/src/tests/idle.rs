@@ -13,10 +13,10 @@ use highwater_seam::options::Options;
 use highwater_seam::{Endpoint, Frame, Outbox, Worker};
 use highwater_store::Store;
 
-use crate::messages::{Command, Report};
-use crate::shared::Shared;
-use crate::wire::Head;
 use crate::worker::RolisWorker;
+use highwater_log_host::messages::{Command, Report};
+use highwater_log_host::shared::Shared;
+use highwater_log_host::wire::Head;
 
 const LEADS: Ballot = Ballot { epoch: Epoch(1), node: NodeId(0) };
 
@@ -43,13 +43,14 @@ fn entry(stream: u16, index: u64, closed: u64) -> Bytes {
 fn follower(streams: [&[u64]; 2]) -> (Arc<Shared>, Vec<RolisWorker>) {
     let options = Options { log_retain_bytes: 0, ..Options::new(NodeId(1), 3, 2, Incarnation(1)) };
     let account = highwater_seam::memory::Account::new(&options, 1);
-    let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), account));
+    let (shared, marks) = crate::parts(options, Arc::new(Clock::counter()), account, Box::new(Vec::new));
     let store = Store::new(Schema::new(vec![]));
     let mut workers = Vec::new();
     for (at, closed) in streams.into_iter().enumerate() {
         let id = StreamId(at as u16);
         let code = (Registry::new(), Registry::new());
-        let mut worker = RolisWorker::new(id, shared.clone(), store.clone(), code, Arc::default());
+        let mut worker =
+            RolisWorker::new(id, (shared.clone(), marks.clone()), store.clone(), code, Arc::default());
         worker.peer_up(0, LEADS.node, Incarnation(1), Levels::default());
         let from = Endpoint { node: LEADS.node, worker: id.0 };
         let mut deliver = |message: Message, body: Bytes| {
@@ -83,7 +84,7 @@ fn follower(streams: [&[u64]; 2]) -> (Arc<Shared>, Vec<RolisWorker>) {
 #[test]
 fn a_checkpoint_finds_where_to_go_on_though_nobody_writes_any_more() {
     let (shared, mut workers) = follower([&[20, 30, 100], &[50]]);
-    assert_eq!(shared.watermark.applied_floor(), Timestamp(50), "where all streams are closed");
+    assert_eq!(shared.progress.applied(), Timestamp(50), "where all streams are closed");
     let mut out = Outbox::default();
     let mut starts_at = |floor: u64| {
         shared.reports.take();

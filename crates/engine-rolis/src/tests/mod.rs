@@ -3,4 +3,3 @@
 mod ended;
 mod idle;
 mod skipped;
-mod unborn;

@@ -11,7 +11,7 @@ use crate::follow::locate::{begins_too_late, locate};
 use crate::hooks;
 use crate::lead::opening::Opening;
 use crate::lead::seal::fresh_entry;
-use crate::messages::{Command, Report, Restart};
+use highwater_log_host::messages::{Command, Report, Restart};
 
 use super::{Mode, RolisWorker};
 
@@ -104,13 +104,13 @@ impl RolisWorker {
 
     /// The epoch is open: everything older is applied on all workers.
     fn open(&mut self, ballot: Ballot) {
-        let watermark = &self.context.shared.watermark;
+        let watermark = &self.context.marks.watermark;
         let base = watermark.closed(self.context.id);
         assert_eq!(watermark.epoch(), ballot.epoch, "an epoch opens after every stream has entered it");
         assert!(self.replay.caught_up(), "an epoch opens after everything older is applied");
         self.mode = Mode::Leading(ballot);
         hooks::leads(ballot.epoch);
-        self.speculation.begin(ballot.epoch, &self.context.shared);
+        self.speculation.begin(ballot.epoch, &self.context);
         let tables = self.store.schema().tables_at(self.context.level);
         self.feed.open(ballot.epoch, base, (&self.store, tables));
         self.lead.begin(ballot.epoch, base, &self.context, &mut self.occ);
@@ -152,7 +152,7 @@ impl RolisWorker {
         let Restart { store, generation, start, floor, donor, copy, leader } = restart;
         let tail = self.stream.tail();
         // No stream leaves the copy's epoch before all have begun there. A donor of an older build may be wrong about its end.
-        let late = begins_too_late(&self.stream, self.context.shared.watermark.epoch(), start);
+        let late = begins_too_late(&self.stream, self.context.marks.watermark.epoch(), start);
         if start < tail.first || late {
             // The donor's log reaches further back than ours: its floor is too old for what we kept.
             return turn.report(&self.context, Report::CopyStalled { copy });
@@ -169,7 +169,12 @@ impl RolisWorker {
             let base = EntryIndex(start.0 - 1).max(tail.decided);
             self.stream.restart_after(base);
         }
-        shared.watermark.members().into_iter().for_each(|members| self.stream.know_members(members));
+        self.context
+            .marks
+            .watermark
+            .members()
+            .into_iter()
+            .for_each(|members| self.stream.know_members(members));
         self.replay = Replay::starting_at(start, floor);
         if self.stream.tail().first > start {
             return turn.report(&self.context, Report::CopyStalled { copy });

@@ -1,4 +1,4 @@
-//! A worker and the level in use: [`Raising`](crate::members::raising::Raising) has the invariant, this is the worker's part of it.
+//! A worker and the level in use: [`Raising`](highwater_log_host::members::raising::Raising) has the invariant, this is the worker's part of it.
 
 use highwater_consensus::Voter;
 use highwater_core::{EntryIndex, Level, NodeId};
@@ -7,8 +7,8 @@ use highwater_seam::{Nanos, Worker};
 use crate::context::Turn;
 use crate::follow::checked::level_if_sound;
 use crate::hooks;
-use crate::messages::Report;
-use crate::readable::level_of;
+use highwater_log_host::messages::Report;
+use highwater_log_host::readable::level_of;
 
 use super::RolisWorker;
 
@@ -33,7 +33,7 @@ impl RolisWorker {
 
     #[cold]
     fn write_at(&mut self, now: Nanos, level: Level) {
-        self.context.level = level;
+        self.context.log.level = level;
         self.occ.set_tables(self.store.schema().tables_at(level));
         let below = |(node, newest): (&NodeId, &Level)| (*newest < level).then_some(*node);
         let unable: Vec<NodeId> = self.newest.iter().filter_map(below).collect();
@@ -86,8 +86,7 @@ mod tests {
 
     use super::*;
     use crate::lead::seal::fresh_entry;
-    use crate::shared::Shared;
-    use crate::wire::Head;
+    use highwater_log_host::wire::Head;
     use highwater_seam::options::Options;
     use highwater_seam::{Counters, Endpoint, Frame, Outbox};
 
@@ -98,7 +97,7 @@ mod tests {
     fn worker(levels: Levels) -> RolisWorker {
         let options = Options { levels, ..Options::new(NodeId(1), 3, 1, Incarnation(1)) };
         let account = highwater_seam::memory::Account::new(&options, 1);
-        let shared = Arc::new(Shared::new(options, Arc::new(Clock::counter()), account));
+        let shared = crate::parts(options, Arc::new(Clock::counter()), account, Box::new(Vec::new));
         let store = Store::new(highwater_core::Schema::new(vec![]));
         let code = (Registry::new(), Registry::new());
         RolisWorker::new(StreamId(0), shared, store, code, Arc::new(Counters::default()))

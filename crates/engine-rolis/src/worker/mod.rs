@@ -24,9 +24,6 @@ use highwater_store::{Applier, Occ, SnapshotTx, Store};
 
 use crate::abilities::ABILITIES;
 use crate::context::{Context, Turn};
-use crate::disk::gate::Gate;
-use crate::disk::points::Points;
-use crate::disk::recall::Recall;
 use crate::follow::apply::Replay;
 use crate::follow::checked::CheckedEntry;
 use crate::follow::locate::begins_too_late;
@@ -34,22 +31,25 @@ use crate::hooks;
 use crate::lead::Lead;
 use crate::lead::opening::Opening;
 use crate::lead::speculation::Speculation;
-use crate::messages::{Command, Report};
-use crate::pulse::NEVER;
+use crate::marks::Marks;
 use crate::reads::Reads;
 use crate::reads::bounded::Bounded;
-use crate::reads::probes::{ProbeMessage, Probes, Vouching};
-use crate::shared::{Past, Shared};
 use crate::strawman::feed::Feed;
 use crate::strawman::funnel::{Entrance, Funnel};
-use crate::wire::{Head, carried_entry};
-use crate::worker::figures::Figures;
-use crate::worker::spares::Spares;
+use highwater_log_host::context::Context as LogContext;
+use highwater_log_host::disk::gate::Gate;
+use highwater_log_host::disk::points::Points;
+use highwater_log_host::disk::recall::Recall;
+use highwater_log_host::messages::{Command, Report};
+use highwater_log_host::probes::{ProbeMessage, Probes, Vouching};
+use highwater_log_host::pulse::NEVER;
+use highwater_log_host::shared::{Past, Shared};
+use highwater_log_host::wire::{Head, carried_entry};
+use highwater_log_host::worker::figures::Figures;
+use highwater_log_host::worker::spares::Spares;
 
 mod commands;
-mod figures;
 mod levels;
-mod spares;
 mod turns;
 
 /// Worker *i* of a Rolis replica.
@@ -121,7 +121,7 @@ impl RolisWorker {
     /// A worker with an empty log and store. Its procedures come as a leader runs them, and as a follower does.
     pub fn new(
         id: StreamId,
-        shared: Arc<Shared>,
+        (shared, marks): (Arc<Shared>, Arc<Marks>),
         store: Arc<Store>,
         (registry, readers): (Registry<Occ>, Registry<SnapshotTx>),
         counters: Arc<Counters>,
@@ -130,7 +130,8 @@ impl RolisWorker {
         let me = Voter { node: options.node, incarnation: options.incarnation };
         let mut occ = Occ::new(store.clone(), shared.clock.clone());
         occ.set_tables(store.schema().tables_at(options.levels.oldest));
-        let context = Context { id, me, level: options.levels.oldest, shared, counters };
+        let log = LogContext { id, me, level: options.levels.oldest, shared, counters };
+        let context = Context { log, marks };
         RolisWorker {
             stream: Stream::new(me, EntryIndex::NONE, stream_options(&options)),
             mode: Mode::Following,
@@ -186,7 +187,7 @@ impl RolisWorker {
     fn high(&self) -> Timestamp {
         let last = CheckedEntry::held(&self.stream, self.stream.last());
         let closed = last.map(|entry| entry.header().closed_ts).unwrap_or_default();
-        closed.max(self.replay.floor()).max(self.context.shared.watermark.closed(self.context.id)).next()
+        closed.max(self.replay.floor()).max(self.context.marks.watermark.closed(self.context.id)).next()
     }
 
     /// A frame's sender, if its connection is up.
@@ -250,11 +251,11 @@ impl RolisWorker {
         match message {
             ProbeMessage::Vouch { asked, upto, log } => {
                 self.probes.answered(asked, upto, log);
-                self.context.shared.proven.vouched(asked, upto);
+                self.context.marks.proven.vouched(asked, upto);
             }
             ProbeMessage::Probe { asked } => {
                 let Mode::Leading(ballot) = self.mode else { return };
-                let Some(mark) = self.context.shared.watermark.mark_in(ballot.epoch) else { return };
+                let Some(mark) = self.context.marks.watermark.mark_in(ballot.epoch) else { return };
                 if self.lead.prove_lead(&self.context) {
                     self.vouching.take(sender, asked, ballot, mark, &self.stream);
                 }
@@ -284,7 +285,7 @@ impl RolisWorker {
     }
 
     /// Whether so much waits for this node's disk that nothing more is taken: a leader's own disk may be the slowest, and what waits for it
-    /// is bounded, too. If that lasts the controller makes way ([`Health`](crate::members::health::Health)).
+    /// is bounded, too. If that lasts the controller makes way ([`Health`](highwater_log_host::members::health::Health)).
     fn is_held_by_disk(&self) -> bool {
         self.gate.unsynced_bytes() >= self.context.options().max_in_flight_bytes as u64
     }
@@ -340,7 +341,7 @@ impl Worker for RolisWorker {
     }
 
     fn released_up_to(&self) -> Option<Timestamp> {
-        Some(self.context.shared.watermark.mark())
+        Some(self.context.marks.watermark.mark())
     }
 
     fn submit_snapshot(&mut self, now: Nanos, request: Request<'_>) -> Result<Taken, Refusal> {
@@ -351,7 +352,9 @@ impl Worker for RolisWorker {
             Mode::Parked => Err(self.context.refer()),
             // What is recorded of it is in the latest state.
             _ if request.session.is_some() => Err(self.context.refer()),
-            _ if self.feed.is_shared() || !self.context.shared.has_snapshots() => Err(self.context.refer()),
+            _ if self.feed.is_shared() || !self.context.marks.has_snapshots(&self.context.shared) => {
+                Err(self.context.refer())
+            }
             _ if self.context.shared.retires.load(Ordering::Relaxed) => Err(self.context.refer()),
             _ => {
                 match request.freshness {
@@ -509,8 +512,8 @@ impl Worker for RolisWorker {
         let recalling =
             if Recall::is_due(&self.context) { self.turn_recalling(&mut turn) } else { Next::Idle };
         let copying = self.turn_copying(&mut turn);
-        let parts = (&mut self.lead, &mut self.gate);
-        let settling = self.points.turn(&self.context, &mut self.stream, parts, &mut turn);
+        let close = |position| self.lead.close_up_to(position);
+        let settling = self.points.turn(&self.context, &mut self.stream, &mut self.gate, close, &mut turn);
         if self.gate.write(now, &mut self.stream, turn.out) {
             self.points.note(self.gate.written(), &self.stream);
         }
@@ -523,7 +526,8 @@ impl Worker for RolisWorker {
         }
         let next = if turn.again { Next::Now } else { next };
         let next = spares_at.map_or(next, |at| next.sooner(Next::At(at)));
-        let figures = self.figures.refresh(now, &self.context, &self.stream, self.replay.applied());
+        let closed = || self.context.marks.watermark.closed(self.context.id);
+        let figures = self.figures.refresh(now, &self.context, &self.stream, self.replay.applied(), closed);
         let next = next.sooner(copying).sooner(settling).sooner(reading).sooner(recalling).sooner(figures);
         let next = stream_at.map_or(next, |at| next.sooner(Next::At(at)));
         self.show_pulse(now, next, turn.out);
@@ -531,8 +535,7 @@ impl Worker for RolisWorker {
     }
 
     fn describe(&self) -> String {
-        let Context { id, .. } = &self.context;
-        format!("{id} {:?} {:?} {}", self.mode, self.replay, self.stream.describe())
+        format!("{} {:?} {:?} {}", self.context.id, self.mode, self.replay, self.stream.describe())
     }
 }
 

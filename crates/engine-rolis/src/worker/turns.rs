@@ -10,10 +10,10 @@ use crate::context::{Turn, recheck};
 use crate::follow::apply::Applying;
 use crate::follow::locate::Donor;
 use crate::hooks;
-use crate::messages::Report;
 use crate::reads::bounded::{PATIENCE, RECHECK};
-use crate::reads::probes::ProbeMessage;
-use crate::wire::Head;
+use highwater_log_host::messages::Report;
+use highwater_log_host::probes::ProbeMessage;
+use highwater_log_host::wire::Head;
 
 use super::{Mode, RolisWorker};
 
@@ -66,7 +66,7 @@ impl RolisWorker {
     pub(super) fn look_at_decided(&mut self, turn: &mut Turn<'_>) {
         let parts = (&mut self.speculation, &mut self.occ);
         let moved = self.replay.look(&self.context, &mut self.stream, parts, turn);
-        if moved && (self.feed.is_shared() || self.context.shared.watermark.others_wait(self.context.id)) {
+        if moved && (self.feed.is_shared() || self.context.marks.watermark.others_wait(self.context.id)) {
             turn.out.wake_workers = true;
         }
     }
@@ -88,7 +88,7 @@ impl RolisWorker {
         if !leads && !shared.is_certain() {
             return;
         }
-        let watermark = &shared.watermark;
+        let watermark = &self.context.marks.watermark;
         let floor = if leads {
             watermark.mark()
         } else {
@@ -120,7 +120,7 @@ impl RolisWorker {
         if let Some(copy) = self.installer.take_stalled() {
             turn.report(&self.context, Report::CopyStalled { copy });
         }
-        let donor = Donor { shared: &self.context.shared, leads: matches!(self.mode, Mode::Leading(_)) };
+        let donor = Donor { context: &self.context, leads: matches!(self.mode, Mode::Leading(_)) };
         let sent = self.sender.turn(turn.now, &donor, |to, message, chunk| {
             turn.out.frames.push(frame(to, message, chunk));
         });
@@ -147,7 +147,7 @@ impl RolisWorker {
     /// Reads with a bound: asks the leader for what they lack, and hands over those that may run. `shows`: there are snapshots.
     fn turn_bounded(&mut self, shows: bool, turn: &mut Turn<'_>) -> Next {
         let (context, shared) = (&self.context, &self.context.shared);
-        if !shows || !shared.has_snapshots() {
+        if !shows || !context.marks.has_snapshots(shared) {
             self.bounded.refuse(turn.out);
             return Next::Idle;
         }
@@ -165,19 +165,19 @@ impl RolisWorker {
     /// The first worker's: somebody wants to know how fresh this replica is. Asks the leader, as a reader would.
     #[inline]
     fn turn_proving(&mut self, turn: &mut Turn<'_>) -> Next {
-        let shared = &self.context.shared;
-        match shared.proven.wanted() {
+        match self.context.marks.proven.wanted() {
             Some(since) if self.context.id.0 == 0 => self.prove(since, turn),
             _ => Next::Idle,
         }
     }
 
     fn prove(&mut self, since: Nanos, turn: &mut Turn<'_>) -> Next {
-        let (shared, timeout) = (&self.context.shared, self.context.options().election_timeout);
-        let known = shared.proven.since(shared.watermark.applied_floor());
+        let (shared, marks) = (&self.context.shared, &self.context.marks);
+        let timeout = self.context.options().election_timeout;
+        let known = marks.proven.since(marks.watermark.applied_floor());
         let gives_up = since + PATIENCE * timeout;
-        if known >= Some(since) || turn.now >= gives_up || !self.context.shared.has_snapshots() {
-            shared.proven.satisfied(since);
+        if known >= Some(since) || turn.now >= gives_up || !marks.has_snapshots(shared) {
+            marks.proven.satisfied(since);
             turn.out.wake_controller = true;
             return Next::Idle;
         }

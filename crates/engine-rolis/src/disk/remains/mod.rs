@@ -7,8 +7,6 @@
 //! How much of the logs counts is a matter of [`Trust`]. What the disk knows to be decided is the past of every replica. What it only
 //! accepted may be overruled by a majority, if there is one; if there is none any more, it is the best that is left.
 
-mod founded;
-mod moment;
 mod reading;
 mod testimony;
 
@@ -19,13 +17,12 @@ use highwater_core::codec::Reader;
 use highwater_core::log::EntryHeader;
 use highwater_core::{EntryIndex, Epoch, Timestamp};
 
-use crate::disk::checkpoint::{Contents, StreamStart};
-use crate::members::raising;
-pub use founded::Founded;
 use highwater_kit::witness::Witness;
+use highwater_log_host::disk::checkpoint::{Contents, StreamStart};
+pub use highwater_log_host::disk::founded::Founded;
+pub use highwater_log_host::disk::moment::{Moment, timestamp_at};
+use highwater_log_host::members::raising;
 use highwater_seam::Resume;
-pub(crate) use moment::Timekeeper;
-pub use moment::{Moment, timestamp_at};
 pub use reading::Reading;
 pub use testimony::{Testimony, WhyOlder};
 

@@ -344,30 +344,3 @@ fn reading_may_end_once_a_moment_is_reached() {
     assert!(remains.reaches(Timestamp(65)) && !remains.reaches(Timestamp(66)));
     assert!(!disk(2, two_epochs(), [3, 2]).reaches(Timestamp(30)));
 }
-
-#[test]
-fn a_moment_is_written_once_a_second_while_something_is_committed() {
-    let mut keeper = Timekeeper::default();
-    assert_eq!(keeper.moment(Timestamp(1)), None, "no clock");
-    let mut at = |unix_ms, mark| {
-        keeper.set(unix_ms);
-        keeper.moment(Timestamp(mark)).is_some()
-    };
-    assert!(at(5_000, 1) && !at(5_999, 2) && at(6_000, 2) && !at(9_000, 2) && at(9_001, 3));
-    assert!(at(2_000, 4), "a clock that went back");
-    let moment = Moment { unix_ms: 1, mark: Timestamp(2) };
-    assert_eq!(Moment::decode(&moment.record()), Ok(Some(moment)));
-    assert!(Moment::decode(&moment.record().slice(..20)).is_err());
-    assert_eq!(Moment::decode(&Bytes::from_static(&[0; 24])), Ok(None));
-}
-
-#[test]
-fn times_between_two_moments_are_computed_from_both() {
-    let moment = |unix_ms, mark| Moment { unix_ms, mark: Timestamp(mark) };
-    let moments = [moment(1000, 10), moment(2000, 1010), moment(4000, 1010), moment(5000, 2010)];
-    let at = |unix_ms| timestamp_at(&moments, unix_ms).map(|mark| mark.0);
-    assert_eq!([at(999), at(1000), at(1500), at(2000)], [None, Some(10), Some(510), Some(1010)]);
-    assert_eq!([at(3000), at(4500), at(5000), at(5001)], [Some(1010), Some(1510), Some(2010), None]);
-    let back = [moment(1000, 10), moment(3000, 30), moment(2000, 50), moment(4000, 70)];
-    assert_eq!(timestamp_at(&back, 2500), Some(Timestamp(55)), "after the clock went back");
-}

@@ -1,0 +1,50 @@
+//! The host of replicated logs: the life cycle of a replica that keeps one or several Paxos logs, and of who serves them, whatever the entries mean.
+//!
+//! A node meets the others and is born with them, is elected, takes all its streams over at once, opens an epoch, hands its lead over or loses it,
+//! lets newcomers in, copies a state or gives one, writes checkpoints and goes on from them, and watches its workers and its disk. None of that asks
+//! what is in an entry. It asks what *positions* mean ([`progress::Progress`]): up to where everything is decided, what is in the store, where an epoch
+//! begins, where a copy may begin. An engine answers that, and has the workers: they execute, seal, apply and release, and use the parts
+//! of a worker that stand here.
+//!
+//! | where | what |
+//! |---|---|
+//! | `progress` | what an engine says of its positions |
+//! | `controller` | joins its parts: what one's news means for the others, each in a file of the part's name |
+//! | `members` | the parts: `birth`, `takeover`, `admission`, `handover`, `raising`; `health`, `ledger`, `stores` |
+//! | `disk` | `gate`, `recall`: what waits for the disk, and catching up with what did not; `checkpoint`, `points`; `founded`, `moment`: what is written beside the logs |
+//! | `probes` | how a follower proves that its leader led |
+//! | `worker` | parts of a worker that know no entry: `spares`, `figures` |
+//! | `shared`, `messages`, `pulse` | what workers and controller share, and say to each other |
+//! | `context`, `desk` | what all parts of a worker, or of a controller, may use |
+//! | `wire`, `control` | what goes over the network |
+//! | `hooks`, `planted`, `facts` | where a simulator steps in, what planted bugs change, and what an observer of all nodes is told |
+//! | `status`, `readable` | figures and roles, and what they mean when replicas are compared; what of a log a build can read |
+//!
+//! It knows no engine.
+
+#![allow(missing_docs, reason = "for authors of engines, not for outsiders")]
+#![cfg(not(loom))]
+
+pub mod context;
+pub mod control;
+pub mod controller;
+pub mod desk;
+pub mod disk;
+pub mod facts;
+pub mod hooks;
+pub mod members;
+pub mod messages;
+#[cfg(feature = "planted")]
+pub mod planted;
+pub mod probes;
+pub mod progress;
+pub mod pulse;
+pub mod readable;
+pub mod shared;
+pub mod status;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+pub mod wire;
+pub mod worker;

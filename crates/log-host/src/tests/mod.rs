@@ -1,0 +1,3 @@
+//! Controllers as a whole, message by message.
+
+mod unborn;
