@@ -51,17 +51,19 @@ pub fn write(client: &mut Client, round: usize) {
         let key = format!("key:{at}");
         assert_eq!(served(client, &[b"SET", key.as_bytes(), &value(round, at)]), "+OK");
         if at % 5 == round {
-            assert_eq!(served(client, &[b"DEL", key.as_bytes()]), ":1");
+            let deleted = served(client, &[b"DEL", key.as_bytes()]);
+            assert!([":1", ":0"].contains(&deleted.as_str()), "{deleted}");
         }
     }
 }
 
-/// Asks again while nobody leads, as every client does: beside other tests a lead may move.
+/// Asks again while nobody leads, as every client does: beside other tests a lead may move. What is asked may have been done then.
 fn served(client: &mut Client, command: &[&[u8]]) -> String {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
         let line = client.call(command).unwrap().0;
-        if !line.starts_with("-CLUSTERDOWN ") || Instant::now() > until {
+        let again = line.starts_with("-CLUSTERDOWN ") || line.starts_with("-UNKNOWN ");
+        if !again || Instant::now() > until {
             return line;
         }
     }
