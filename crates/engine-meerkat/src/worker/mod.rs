@@ -60,7 +60,7 @@ use highwater_kit::validation::outcomes::Outcomes;
 use highwater_kit::validation::own::{Owns, bit, over_at};
 use highwater_kit::validation::post::Post;
 use highwater_kit::validation::record::Records;
-use highwater_kit::validation::stamps::{Coordinator, Stamps};
+use highwater_kit::validation::stamps::Stamps;
 use highwater_kit::validation::tx::MeerkatTx;
 use highwater_seam::{
     ClientId, Counters, Endpoint, Frame, LogPosition, Nanos, Next, Outbox, Refusal, Request, Taken, Worker,
@@ -146,9 +146,9 @@ impl MeerkatWorker {
         registry: Registry<MeerkatTx>,
         counters: Arc<Counters>,
     ) -> MeerkatWorker {
+        let context = Context { at, me: shared.options.node, shared: shared.clone(), counters };
         let options = &shared.options;
-        let coordinator = Coordinator { node: options.node, worker: at };
-        shared.cells[at as usize].oldest.store(Nanos::MAX, Ordering::SeqCst);
+        context.cell().oldest.store(Nanos::MAX, Ordering::SeqCst);
         MeerkatWorker {
             executor: Executor::new(registry, store, options),
             rows: Rows::new(store, marks),
@@ -161,7 +161,7 @@ impl MeerkatWorker {
             settling: Settling::default(),
             earlier: Earlier::default(),
             owns: Owns::default(),
-            stamps: Stamps::new(shared.clock.clone(), shared.layout, coordinator),
+            stamps: Stamps::new(shared.clock.clone(), shared.layout, context.coordinator()),
             outcomes: Outcomes::default(),
             terminations: Terminations::default(),
             delegates: Delegates::default(),
@@ -176,7 +176,7 @@ impl MeerkatWorker {
             post: Post::new(options.nodes),
             answers: Answers::default(),
             copies: Copies::default(),
-            context: Context { at, me: options.node, shared, counters },
+            context,
         }
     }
 
