@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use highwater_consensus::Members;
+use highwater_core::sync::Ordering;
 use highwater_core::{Clock, EntryIndex, Epoch, Timestamp};
 use highwater_log_host::progress::Progress;
 use highwater_log_host::shared::Shared;
@@ -41,14 +42,19 @@ impl Marks {
         Marks { watermark: Watermark::new(streams), rounds, proven, clock, patience, figures }
     }
 
-    fn shows(&self, settled: bool) -> bool {
-        self.watermark.epoch() > Epoch(0) && !self.rounds.store_is_incomplete() && settled
-    }
-
     /// Whether this replica's store is one that followers' snapshots can be taken of: it belongs to a cluster, is
     /// complete, and holds nothing whose fate is open.
     pub fn has_snapshots(&self, shared: &Shared) -> bool {
-        self.shows(shared.is_settled())
+        let rereads = shared.rereads.load(Ordering::SeqCst) > 0;
+        self.watermark.epoch() > Epoch(0)
+            && !rereads
+            && !self.rounds.store_is_incomplete()
+            && shared.is_certain()
+    }
+
+    /// The same for reports: nobody reads for it.
+    fn shows(&self, settled: bool) -> bool {
+        settled && self.watermark.epoch() > Epoch(0) && !self.rounds.store_is_incomplete()
     }
 
     /// A snapshot of `store` at or above `least`, for reads of which the first was asked for at `since`; see [`Rounds::offer`].
