@@ -10,7 +10,7 @@ use super::MeerkatWorker;
 
 /// Nobody.
 #[derive(Default)]
-pub(super) struct Delegates;
+pub(super) struct Delegates {}
 
 impl Delegates {
     pub fn granted(&self) -> usize {

@@ -74,6 +74,7 @@ impl Terminations {
     }
 
     /// Whether somebody is at work on it: this worker, or one that it was left to.
+    #[cfg(feature = "delegates")]
     pub fn has(&self, name: Name) -> bool {
         self.0.contains_key(&name) || self.1.contains_key(&name)
     }
