@@ -8,7 +8,7 @@
 //! here: while that is more than [`Options::disk_window`](highwater_seam::options::Options::disk_window), they wait as they do with `Sync`.
 //!
 //! Invariants: a frame or report leaves when the changes made before it are synced, in the order in which they came. No more than
-//! [`MOST_FRAMES`] frames wait to one node, and one report, however long the disk takes: each of them says where the log stands, so a
+//! `MOST_FRAMES` frames wait to one node, and one report, however long the disk takes: each of them says where the log stands, so a
 //! later one says all that an earlier one did.
 
 use std::collections::VecDeque;

@@ -3,7 +3,7 @@
 //! A majority decides, so with three replicas the leader waits for one follower's acknowledgement and the other one's changes nothing. Each
 //! message costs that one a wake-up all the same, and with many small entries a wake-up costs more than what it brings. So while much
 //! comes, as many followers as a majority needs are sent every entry at once: those that have acknowledged most. The *spares* are sent
-//! several entries together, [`PATIENCE`] after the first of them or when they are [`MOST_BYTES`] long.
+//! several entries together, `PATIENCE` after the first of them or when they are `MOST_BYTES` long.
 //!
 //! To the protocol this is a slow network, and no more: nothing here decides anything, and frames to one node stay in order. What it costs
 //! is that much more delay before an entry is decided whose prompt follower has just failed, and before a spare shows it to its readers.

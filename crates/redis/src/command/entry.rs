@@ -18,7 +18,7 @@
 //!
 //! The number is the command's byte in requests, which nodes forward: it stays. A new command has the next one. `run` says what is called, with the
 //! words in front of the family as parameters. In a family of `control` it is a verb of the connection. Behind the summary stand those fields of
-//! [`Spec`](super::Spec) that are not as in [`Spec::BARE`](super::Spec::BARE).
+//! [`Spec`](super::Spec) that are not as in `Spec::BARE`.
 
 /// The words that entries are written with.
 pub(crate) mod words {

@@ -72,7 +72,7 @@ flags! {
     WHILE_LISTENING;
 }
 
-/// Flags of one command. At most 32: it is [`flags!`] that counts them.
+/// Flags of one command. At most 32: it is `flags!` that counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(pub u32);
 

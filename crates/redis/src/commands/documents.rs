@@ -1,4 +1,4 @@
-//! `COMMAND DOCS`: rows and [`docs`] in Redis's form.
+//! `COMMAND DOCS`: rows and [`docs`](crate::command::docs) in Redis's form.
 
 use super::server::find;
 use crate::acl::ids::Named;
