@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::failure::{Failure, Result};
 
-/// What the command would be asked for.
+/// The words behind the command.
 #[derive(Debug, Args)]
 pub struct AbsentArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS", hide = true)]

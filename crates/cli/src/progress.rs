@@ -11,7 +11,7 @@ const CHANGES_EVERY: Duration = Duration::from_millis(100);
 const PLAIN_EVERY: Duration = Duration::from_secs(2);
 /// Empties the line.
 const EMPTY: &str = "\r\x1b[K";
-/// What follows is cut off at the edge, or goes on in the next line.
+/// The rest of a line is cut off at the edge, or goes on in the next line.
 const CUT: &str = "\x1b[?7l";
 const WRAP: &str = "\x1b[?7h";
 

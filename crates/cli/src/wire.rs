@@ -225,7 +225,7 @@ mod tests {
         drop(sending.join().unwrap());
     }
 
-    /// Of a stream that ends anywhere: both parsers read the same replies, and both want more.
+    /// A stream may end anywhere: both parsers read the same replies, and both want more.
     #[cfg(feature = "lab")]
     #[test]
     fn our_parser_reads_what_theirs_does() {

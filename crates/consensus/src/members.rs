@@ -160,7 +160,7 @@ impl Members {
         alike && self.contacts == other.contacts
     }
 
-    /// Whose word counts: the voters'.
+    /// Those whose word counts: the voters.
     fn counted(&self) -> impl Iterator<Item = Voter> {
         let gone = if planted!(RemovedVoterCounted) { &self.removed[..] } else { &[] };
         self.voters.iter().chain(gone).copied()

@@ -31,7 +31,7 @@ wire! {
             upto: EntryIndex,
             /// Index of the entry that travels along.
             index: EntryIndex,
-            /// What the leader knows to be decided.
+            /// Everything up to here is decided, as far as the leader knows.
             decided: EntryIndex,
         },
         /// Leader to follower, *entry*: append this at `index`. Taken only by a log that was adopted under `ballot` and
@@ -39,9 +39,9 @@ wire! {
         Accept = 2 {
             /// The leader's ballot.
             ballot: Ballot,
-            /// Where the entry goes.
+            /// The entry's place.
             index: EntryIndex,
-            /// What the leader knows to be decided.
+            /// Everything up to here is decided, as far as the leader knows.
             decided: EntryIndex,
             /// Largest index that the leader knows all replicas know to be decided. Nobody will pull an entry up to here, so
             /// everybody may drop it early.
@@ -55,7 +55,7 @@ wire! {
             index: EntryIndex,
             /// Received up to here, adopted or not. It only tells the leader how much is still in flight; it is no vote.
             received: EntryIndex,
-            /// What the follower knows to be decided. A leader with nothing else to say repeats `Decide` until it hears
+            /// Everything up to here is decided, as far as the follower knows. A leader with nothing else to say repeats `Decide` until it hears
             /// here that its last word has arrived.
             decided: EntryIndex,
         },
@@ -74,7 +74,7 @@ wire! {
         },
         /// Follower to leader: this is where my log stands; send me what I lack.
         Pull = 5 {
-            /// What the follower had promised when its log stood so. If that is not the leader's ballot, the tail says
+            /// The follower's promise when its log stood so. If that is not the leader's ballot, the tail says
             /// nothing: another leader may have changed the log since.
             promised: Ballot,
             /// How far a range to adopt has come, so that the leader need not send that again; 0 if none is on its way.
@@ -112,7 +112,7 @@ wire! {
         },
         /// To a sender whose ballot is too low: I promised this one. A deposed leader learns so that it is deposed.
         Stale = 9 {
-            /// What was promised.
+            /// The promised ballot.
             promised: Ballot,
         },
         /// Leader to follower: do you still follow me? An earlier build does not know this question, and does not answer.

@@ -3,7 +3,7 @@
 use highwater_core::{Ballot, EntryIndex, planted, wire};
 
 wire! {
-    /// Where an acceptor's log stands.
+    /// The place where an acceptor's log stands.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Tail: "tail" where Tail::is_sound {
         /// Ballot under which the log as a whole was last adopted or extended.

@@ -1,4 +1,4 @@
-//! What an observer is told of Meerkat, and what planted bugs would change: all of it in this file, under names, so that the code that calls them
+//! The facts that an observer is told of Meerkat, and the lines that planted bugs would change: all of it in this file, under names, so that the code that calls them
 //! reads on. Outside a simulator, and without the feature `planted`, nothing is left of any of them but a load of a flag
 //! ([`highwater_core::hooks`], [`highwater_core::planted`](mod@highwater_core::planted)).
 
@@ -30,7 +30,7 @@ pub fn goes_on_when_promised() -> bool {
     planted!(OldEpochCounts)
 }
 
-/// By how many votes a coordinator decides.
+/// Votes by which a coordinator decides.
 #[inline(always)]
 pub fn counts(quorums: Quorums) -> Quorums {
     if planted!(MajorityIsFast) { Quorums { fast: quorums.majority, ..quorums } } else { quorums }
@@ -48,7 +48,7 @@ pub fn closes_own() -> bool {
     !planted!(OwnInstalledAgain)
 }
 
-/// What commits is installed, whether this replica had validated it (`valid`) or not.
+/// A transaction that commits is installed, whether this replica had validated it (`valid`) or not.
 #[inline(always)]
 pub fn installs(valid: Option<bool>) -> bool {
     valid.is_some() || !planted!(OutcomeLost)
@@ -108,13 +108,13 @@ pub fn hears_unsynced() -> bool {
     planted!(HeardUnsynced)
 }
 
-/// What came behind the cut of a change of epoch is left out.
+/// Everything that came behind the cut of a change of epoch is left out.
 #[inline(always)]
 pub fn cuts() -> bool {
     !planted!(CutIgnored)
 }
 
-/// Who may have forgotten something says so.
+/// A replica that may have forgotten something says so.
 #[inline(always)]
 pub fn tells_that_it_forgot() -> bool {
     !planted!(ForgetfulIsWhole)
@@ -126,13 +126,13 @@ pub fn trusts_any_disk() -> bool {
     planted!(OldDiskVotes)
 }
 
-/// Who waits for everything to be over asks those who have nothing to do.
+/// A replica that waits for everything to be over asks those who have nothing to do.
 #[inline(always)]
 pub fn asks_the_idle() -> bool {
     !planted!(IdleIsLeftAlone)
 }
 
-/// Where real time is promised, what comes too late is refused.
+/// A transaction that comes too late is refused where real time is promised.
 #[inline(always)]
 pub fn refuses_late() -> bool {
     !planted!(LateIsValid)

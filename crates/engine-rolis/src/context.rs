@@ -1,4 +1,4 @@
-//! What every part of a worker may look at: what any worker of a log may, and what positions mean in Rolis.
+//! The surroundings of a worker's parts: those of any worker of a log, and the meaning of positions in Rolis.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::marks::Marks;
 pub struct Context {
     /// As the log's host knows it: the parts of a worker that stand there take no more.
     pub log: highwater_log_host::context::Context,
-    /// What positions mean, with the other workers and the controller.
+    /// The meaning of positions, with the other workers and the controller.
     pub marks: Arc<Marks>,
 }
 

@@ -1,4 +1,4 @@
-//! What a replica of Rolis tells an observer of all nodes of its marks. Told by `hooks`, compared by `rules`, with what the log host tells.
+//! The facts of its marks that a replica of Rolis tells an observer of all nodes. Told by `hooks`, compared by `rules`, with what the log host tells.
 
 use highwater_core::{Epoch, StreamId, Timestamp};
 

@@ -1,4 +1,4 @@
-//! Where a simulator steps into Rolis, and what planted bugs would change: all of it in this file and the log host's, under names, so
+//! The places where a simulator steps into Rolis, and the lines that planted bugs would change: all of it in this file and the log host's, under names, so
 //! that the code that calls them reads on. Outside a simulator, and without the feature `planted`, nothing is left of any of them
 //! but a load of a flag ([`highwater_core::hooks`], [`highwater_core::planted`]).
 

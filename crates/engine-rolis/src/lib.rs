@@ -224,7 +224,7 @@ fn build_with(options: Options, streams: u16, code: &dyn Code, clock: Arc<Clock>
     Replica { controller: Box::new(controller), workers, counters, procedures, versions, signatures }
 }
 
-/// What the parts of a fresh replica share, with a stream for each worker, and what positions mean there.
+/// The state that the parts of a fresh replica share, with a stream for each worker, and the meaning of positions there.
 pub fn parts(
     options: Options,
     clock: Arc<Clock>,

@@ -1,4 +1,4 @@
-//! What positions of a replica's logs mean in Rolis: the watermark, the snapshots that followers show below it, and how fresh they are known to be.
+//! The meaning of positions of a replica's logs in Rolis: the watermark, the snapshots that followers show below it, and how fresh they are known to be.
 //! Nothing here is touched by a transaction but plain loads.
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct Marks {
     pub proven: Proven,
     /// Source of commit timestamps.
     clock: Arc<Clock>,
-    /// What is looked for is given up after so long.
+    /// A search is given up after so long.
     patience: Nanos,
     /// The strawman's own figures.
     figures: Figures,

@@ -102,7 +102,7 @@ const ENTRIES: &str = "entries decided";
 /// Leads that were handed over: the other one was told to stand.
 const HANDOVERS: &str = "leads handed over";
 
-/// Of an entry's bytes; never 0.
+/// A hash of an entry's bytes; never 0.
 fn hash(entry: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     entry.hash(&mut hasher);

@@ -27,7 +27,7 @@ use highwater_core::{Random, planted, wire, wire_codec};
 use highwater_seam::DiskState;
 
 wire! {
-    /// What a node says of its disk.
+    /// A node's word on its disk.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct DiskWord: "disk word" {
         /// Starts on this disk, this one the newest, with the bytes that it had at each.

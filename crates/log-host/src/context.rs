@@ -1,4 +1,4 @@
-//! What every part of a worker may look at, and what a turn carries through them.
+//! The surroundings of a worker's parts, and the things that a turn carries through them.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Context {
     pub shared: Arc<Shared>,
     /// At which this worker writes: at or below the one in use, and what all its peers read. The only part that changes.
     pub level: Level,
-    /// What this worker counts.
+    /// This worker's counters.
     pub counters: Arc<Counters>,
 }
 
@@ -34,7 +34,7 @@ impl Context {
         &self.shared.options
     }
 
-    /// What this worker shows its controller of itself.
+    /// This worker's signs of life, for its controller.
     #[inline]
     pub fn pulse(&self) -> &Pulse {
         &self.shared.pulses[self.id.0 as usize]
@@ -88,7 +88,7 @@ impl Context {
 pub struct Turn<'a> {
     /// When it began.
     pub now: Nanos,
-    /// What it hands out.
+    /// The turn's outbox.
     pub out: &'a mut Outbox,
     /// Something was left for another turn that could have been done in this one.
     pub again: bool,

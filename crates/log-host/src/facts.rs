@@ -1,17 +1,17 @@
-//! What a replica tells an observer of all nodes of its logs, and of who leads. Told by `hooks`, compared by the engine's rules.
+//! The facts of its logs, and of who leads, that a replica tells an observer of all nodes. Told by `hooks`, compared by the engine's rules.
 
 use bytes::Bytes;
 use highwater_consensus::Voter;
 use highwater_core::{EntryIndex, Epoch, Level, StreamId};
 
-/// What happened on a node.
+/// An event on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogFact {
     /// This entry is decided.
     Decided {
-        /// Where.
+        /// The stream.
         stream: StreamId,
-        /// Where in it.
+        /// The place in it.
         index: EntryIndex,
         /// Its bytes.
         entry: Bytes,

@@ -1,4 +1,4 @@
-//! Where a simulator steps into the life of a replicated log, and what planted bugs would change: all of it in this file, under names, so
+//! The places where a simulator steps into the life of a replicated log, and the lines that planted bugs would change: all of it in this file, under names, so
 //! that the code that calls them reads on. An engine has a file of its own for what it does with the log. Outside a simulator, and without the
 //! feature `planted`, nothing is left of any of them but a load of a flag ([`highwater_core::hooks`], [`highwater_core::planted`](mod@highwater_core::planted)).
 

@@ -1,4 +1,4 @@
-//! What positions of a replica's logs mean. The controller asks, and the parts of a worker that wait for a checkpoint; nobody asks for a transaction.
+//! The meaning of positions of a replica's logs. The controller asks, and the parts of a worker that wait for a checkpoint; nobody asks for a transaction.
 
 use highwater_consensus::Members;
 use highwater_core::{EntryIndex, Epoch, Timestamp};
@@ -29,7 +29,7 @@ pub trait Progress: Send + Sync {
     /// A scan of the store that ends now may hold what is at or below this, and nothing above; `leads`: this node executes transactions.
     fn position(&self, leads: bool) -> Timestamp;
 
-    /// Where an epoch that this node won begins: above `high`, which is above everything in any log of the promises, and above all that this
+    /// The place where an epoch that this node won begins: above `high`, which is above everything in any log of the promises, and above all that this
     /// node ever showed.
     fn base(&self, high: Timestamp) -> Timestamp;
 
@@ -45,8 +45,8 @@ pub trait Progress: Send + Sync {
         Vec::new()
     }
 
-    /// What this follower shows holds everything that was acknowledged before then, by this node's clock; `None`: it shows nothing, or cannot prove
-    /// that. `settled`: the store holds what its log says, and nothing whose fate is open.
+    /// The time, by this node's clock, before which everything that was acknowledged is shown by this follower; `None`: it shows nothing, or cannot
+    /// prove that. `settled`: the store holds what its log says, and nothing whose fate is open.
     fn fresh_since(&self, _settled: bool) -> Option<Nanos> {
         None
     }

@@ -1,4 +1,4 @@
-//! What the workers and the controller of one replica share: a few atomics, what positions mean, and mailboxes for changes of
+//! The state that the workers and the controller of one replica share: a few atomics, what positions mean, and mailboxes for changes of
 //! epoch. Nothing here is touched by a transaction but plain loads.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct Shared {
     pub options: Options,
     /// Source of commit timestamps.
     pub clock: Arc<Clock>,
-    /// What positions of the logs mean: the engine says so.
+    /// The meaning of positions of the logs: the engine says it.
     pub progress: Arc<dyn Progress>,
     /// What the store may grow to.
     pub account: Account,

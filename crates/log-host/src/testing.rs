@@ -60,7 +60,7 @@ impl Progress for Still {
     fn store_is_complete(&self) {}
 }
 
-/// What a fresh replica shares.
+/// The shared state of a fresh replica.
 pub fn shared(options: Options, account: Account) -> Arc<Shared> {
     Arc::new(Shared::new(options, Arc::new(Clock::counter()), account, Arc::new(Still::default())))
 }

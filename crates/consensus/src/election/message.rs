@@ -1,4 +1,4 @@
-//! What the controllers of two replicas say to each other about who leads.
+//! A message between the controllers of two replicas, about who leads.
 
 use highwater_core::codec::Malformed;
 use highwater_core::wire::{Form, Kind, List, Source, Wire};
@@ -121,7 +121,7 @@ wire! {
 }
 
 wire! {
-    /// What the controllers of two replicas say to each other about who leads.
+    /// A message between the controllers of two replicas, about who leads.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub enum ElectionMessage: "election message" {
         /// Would you promise this ballot, because you miss the leader, too?
@@ -135,7 +135,7 @@ wire! {
             ballot: Ballot,
             /// Whether the voter would.
             voice: Voice,
-            /// What it promised already: a loser learns how high to aim.
+            /// The ballot that it promised already: a loser learns how high to aim.
             promised: Ballot,
         },
         /// Promise this ballot, and tell what you accepted.
@@ -166,7 +166,7 @@ wire! {
         },
         /// To a sender whose ballot is too low, or a rival's: I promised this one.
         Stale = 7 {
-            /// What was promised.
+            /// The promised ballot.
             promised: Ballot,
         },
     }

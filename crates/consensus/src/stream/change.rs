@@ -124,7 +124,7 @@ wire! {
     /// decided and their effects are kept elsewhere, in a checkpoint.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct RecoveryPoint: "recovery point" where RecoveryPoint::is_sound {
-        /// What was promised.
+        /// The promised ballot.
         pub promised: Ballot,
         /// Under which ballot the log was accepted.
         pub accepted: Ballot,
@@ -260,7 +260,7 @@ impl Recovered {
         Ok(())
     }
 
-    /// What was promised.
+    /// The promised ballot.
     pub fn promised(&self) -> Ballot {
         self.promised
     }

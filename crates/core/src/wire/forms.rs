@@ -77,7 +77,7 @@ impl Form<u64> for Varint {
 
 /// A count in front of values. A list that is longer than its count can say is a mistake of whoever built it.
 pub trait Length: Wire {
-    /// Of a list.
+    /// The count of a list.
     ///
     /// # Panics
     /// If it does not fit.

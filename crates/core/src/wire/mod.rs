@@ -349,7 +349,7 @@ macro_rules! wire_codec {
     };
 }
 
-/// What holds of every form, asked of so many of its values: it is read as it was written, nothing is left, and what is cut off is an error or another
+/// Asks of so many values what holds of every form: each is read as it was written, nothing is left, and what is cut off is an error or another
 /// value, and never a panic.
 ///
 /// # Panics

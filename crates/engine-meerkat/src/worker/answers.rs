@@ -1,4 +1,4 @@
-//! What a worker tells its host: replies, what took effect, and that its controller has something to read.
+//! The answers of a worker to its host: replies, what took effect, and that its controller has something to read.
 
 use highwater_core::Outcome;
 use highwater_kit::validation::payload::{Payload, with_key};

@@ -1,4 +1,4 @@
-//! What every part of a worker may look at.
+//! The surroundings of a worker's parts: every one may look at them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(super) struct Context {
     pub me: NodeId,
     /// With the other workers and the controller.
     pub shared: Arc<Shared>,
-    /// What this worker counts.
+    /// This worker's counters.
     pub counters: Arc<Counters>,
 }
 
@@ -26,7 +26,7 @@ impl Context {
         &self.shared.options
     }
 
-    /// What this worker says of itself.
+    /// This worker's word on itself.
     pub fn cell(&self) -> &Cell {
         &self.shared.cells[self.at as usize]
     }
@@ -35,7 +35,7 @@ impl Context {
         self.shared.options.heartbeat
     }
 
-    /// Whose timestamps this worker proposes.
+    /// The coordinator whose timestamps this worker proposes.
     pub fn coordinator(&self) -> Coordinator {
         Coordinator { node: self.me, worker: self.at }
     }

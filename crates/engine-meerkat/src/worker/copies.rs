@@ -50,7 +50,7 @@ impl Copies {
         self.installer = Installer::expect(now, donor, copy, store.clone());
     }
 
-    /// What came belongs to a store that is gone.
+    /// The part that came belongs to a store that is gone.
     pub fn expect_nothing(&mut self) {
         self.installer = Installer::default();
     }

@@ -1,4 +1,4 @@
-//! What the controller commands, and so changes of epoch, as a worker lives through them.
+//! The controller's commands, and so changes of epoch, as a worker lives through them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What executes transactions, on this replica's store.
+//! The executor of transactions, on this replica's store.
 
 use std::sync::Arc;
 
@@ -37,12 +37,12 @@ impl Executor {
         execute(&self.registry, &mut self.tx, &request, &mut self.reply)
     }
 
-    /// What the last request is answered.
+    /// The answer to the last request.
     pub fn reply(&self) -> Vec<u8> {
         self.reply.clone()
     }
 
-    /// What was run.
+    /// The transaction that was run.
     pub fn tx(&mut self) -> &mut MeerkatTx {
         &mut self.tx
     }

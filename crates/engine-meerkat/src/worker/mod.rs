@@ -109,7 +109,7 @@ pub struct MeerkatWorker {
     random: Random,
     sitting: Sitting,
     peers: Peers,
-    /// Of everybody's transactions, own ones among them; and up to where they are gone.
+    /// Records of everybody's transactions, own ones among them; and up to where they are gone.
     records: Records,
     gone: Gone,
     journal: Journal,

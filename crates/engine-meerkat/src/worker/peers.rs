@@ -10,15 +10,15 @@ struct Peer {
     heard: u64,
     /// The same, on this node's disk where that is promised: what it is told.
     safe: u64,
-    /// What it was told last: [`Peer::safe`], and what is closed.
+    /// The last that it was told: [`Peer::safe`], and what is closed.
     told: (u64, Timestamp),
-    /// Of what it coordinates what is at or below is over everywhere.
+    /// Everything at or below that it coordinates is over everywhere.
     closed: Timestamp,
     /// It was heard in this epoch: what it was sent before may have come before it had begun, and is lost.
     met: bool,
 }
 
-/// By node; none for those that were never connected.
+/// For each node; none for those that were never connected.
 pub(super) struct Peers(Vec<Option<Peer>>);
 
 impl Peers {
@@ -75,7 +75,7 @@ impl Peers {
 
     // ---- what is heard ----
 
-    /// What a node coordinates is over everywhere at or below this.
+    /// Everything at or below this that a node coordinates is over everywhere.
     pub fn closed(&self, node: NodeId) -> Timestamp {
         self.get(node).map_or(Timestamp::ZERO, |peer| peer.closed)
     }
@@ -141,7 +141,7 @@ impl Peers {
         self.get_mut(node).expect("it is connected").told = (safe, closed);
     }
 
-    /// What a node was told may be lost.
+    /// The last words to a node may be lost.
     pub fn tell_anew(&mut self, node: NodeId) {
         if let Some(peer) = self.get_mut(node) {
             peer.told.0 = u64::MAX;
@@ -158,7 +158,7 @@ impl Peers {
         }
     }
 
-    /// What was heard in the epoch before counts no more.
+    /// Words of the epoch before count no more.
     pub fn forget(&mut self) {
         for peer in self.0.iter_mut().flatten() {
             (peer.heard, peer.safe, peer.closed) = (0, 0, Timestamp::ZERO);

@@ -1,4 +1,4 @@
-//! What the lock of the [`funnel`](crate::strawman::funnel) costs those who take it: how often, how often in vain at first, and for how long then.
+//! The price of the lock of the [`funnel`](crate::strawman::funnel) costs those who take it: how often, how often in vain at first, and for how long then.
 //!
 //! Each worker counts for itself. Time is taken only by one that found the lock taken, and decides nothing.
 

@@ -187,7 +187,7 @@ mod tests {
     /// collected.
     /// Once: a transaction could be found valid that read what was deleted since, where the tombstone had been collected
     /// before its question came, asked anew over a new connection: no trace looked like a version that is yet to come.
-    /// Whatever is at or below what is over everywhere is installed, so no trace is a deletion now.
+    /// Everything at or below the bound of what is over everywhere is installed, so no trace is a deletion now.
     #[test]
     fn what_was_deleted_without_a_trace_is_not_what_was_read() {
         for work in [read, scan] {

@@ -1,4 +1,4 @@
-//! What a checkpoint means for the rest of the replica, and how it goes on from one. [`crate::disk::checkpoint`] has its state.
+//! The meaning of a checkpoint for the rest of the replica, and how it goes on from one. [`crate::disk::checkpoint`] has its state.
 //!
 //! A checkpoint is given up when this replica's lead ends (what was scanned may be rolled back), and when its store is
 //! replaced. Everything else it survives. One that is being published then is published, and counts for the store that it is of only.

@@ -1,4 +1,4 @@
-//! Who belongs to the cluster, who of them leads, and whether they can. Each file has a part's own state; what its news means for the others stands under
+//! The members of the cluster, the one that leads, and whether they can. Each file has a part's own state; what its news means for the others stands under
 //! the same name in `controller/`.
 
 pub mod admission;

@@ -66,17 +66,17 @@ pub struct Clients {
     pub(super) lists: Lists,
     pub(super) crowd: Crowd,
     pub(super) waiters: Waiters,
-    /// Where they come in.
+    /// The door by which they come in.
     pub(super) entrance: Entrance,
-    /// Where sockets stand that do not speak TLS.
+    /// The ring, for sockets that do not speak TLS.
     pub(super) on_ring: OnRing,
-    /// Who has to wait for room.
+    /// Clients that have to wait for room.
     pub(super) ration: Ration,
     /// Whether requests are handed in.
     pub(super) counter: Counter,
-    /// What others have to tell them.
+    /// News for them from others.
     pub(super) tidings: Tidings,
-    /// Who is looked after.
+    /// Clients that are looked after.
     pub(super) sweeping: Sweeping,
     /// Since when the door is closed.
     pub(super) parting: Parting,

@@ -1,4 +1,4 @@
-//! What a worker keeps up beside its clients' requests. All keepers have one shape: a slot among the tokens of
+//! The things that a worker keeps up beside its clients' requests. All keepers have one shape: a slot among the tokens of
 //! [`Owner::Keeper`](highwater_redis::host::token::Owner), a turn in which they may submit a request, and the release of it.
 
 use highwater_core::Outcome;
@@ -19,11 +19,11 @@ pub struct Released<'a> {
     pub reply: &'a [u8],
 }
 
-/// What keepers are handed.
+/// The things that keepers are handed.
 pub struct Desk<'a> {
     pub now: Nanos,
     pub door: &'a Door,
-    /// Where this worker counts.
+    /// This worker's counters.
     pub meter: &'a Meter,
 }
 

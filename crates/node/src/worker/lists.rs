@@ -1,6 +1,6 @@
 //! Lists of a worker's clients. A client stands on each of them once at most, and knows on which: lists alone write that down.
 //!
-//! Who is struck off keeps a place, which is passed over when it is its turn; so does a client that is gone. Whoever takes a place looks
+//! A client that is struck off keeps a place, which is passed over when it is its turn; so does a client that is gone. Whoever takes a place looks
 //! whether the client there is still meant.
 
 use std::collections::VecDeque;

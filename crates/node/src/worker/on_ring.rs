@@ -22,7 +22,7 @@ const LAST_CALL: Nanos = 10_000_000;
 /// The ring, and who leaves it.
 #[derive(Default)]
 pub(super) struct OnRing {
-    /// Where sockets stand that do not speak TLS; without it all are with epoll.
+    /// The ring, for sockets that do not speak TLS; without it all are with epoll.
     ring: Option<Ring>,
     /// So much was received that nobody is received from by the ring, which would bring more than a little of each.
     off: bool,

@@ -11,7 +11,7 @@ use super::clients::{Clients, Slot};
 use super::crowd::{Crowd, Pressure, SMALL_INPUT};
 use super::lists::{HeldBack, Later, Paused};
 
-/// Who waits for room.
+/// Clients that wait for room.
 pub(super) struct Ration {
     held_back: HeldBack,
     /// The pressure when that list was last looked through.

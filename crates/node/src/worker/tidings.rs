@@ -17,7 +17,7 @@ use crate::clock::unix_ms;
 
 const NS_PER_MS: Nanos = 1_000_000;
 
-/// What was heard last.
+/// The last that was heard.
 #[derive(Default)]
 pub(super) struct Tidings {
     /// The version of the users that every client was held against.

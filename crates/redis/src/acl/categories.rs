@@ -41,7 +41,7 @@ impl Categories {
     }
 }
 
-/// What follows from its group and its flags.
+/// The categories that follow from its group and its flags.
 fn by_group(spec: &Spec) -> u32 {
     let group = match spec.group {
         "generic" => category::KEYSPACE,

@@ -29,7 +29,7 @@ pub struct Arguments {
 }
 
 impl Docs {
-    /// Of an entry's text.
+    /// The documentation in an entry's text.
     pub fn of(lines: &'static str) -> Docs {
         Docs { lines }
     }

@@ -111,7 +111,7 @@ macro_rules! commands {
     };
 }
 
-/// What all kinds of entries have.
+/// The fields that all kinds of entries have.
 macro_rules! entries {
     ($($op:ident = $number:literal, $command:expr, {
         name: $name:literal, arity: $arity:literal, flags: $flags:expr, keys: $keys:expr, group: $group:literal,

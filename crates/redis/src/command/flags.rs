@@ -1,4 +1,4 @@
-//! What is true of a command or not, as bits: Redis's flags, which `COMMAND` tells, and ours, which decide what becomes of it here.
+//! Properties of commands, as bits: Redis's flags, which `COMMAND` tells, and ours, which decide what becomes of it here.
 
 macro_rules! flags {
     ($($(#[doc = $doc:literal])+ $name:ident $(= $word:literal)?;)*) => {
@@ -35,7 +35,7 @@ flags! {
     SKIP_SLOWLOG = "skip_slowlog";
     /// It takes constant or logarithmic time.
     FAST = "fast";
-    /// Whoever has not told a password may ask it.
+    /// A client that has not told a password may ask it.
     NO_AUTH = "no_auth";
     /// It may change data, though it need not.
     MAY_REPLICATE = "may_replicate";

@@ -1,4 +1,4 @@
-//! What is known of a command, once: [`Spec`] is its entry, and the checks that need nothing but the entry stand here.
+//! Everything that is known of a command, once: [`Spec`] is its entry, and the checks that need nothing but the entry stand here.
 //!
 //! Entries are written beside the functions that they name, in the files of [`commands`](super::commands), as [`entry`] says. A name that has no entry
 //! is an unknown command; [`Opcode::find`] is the only way from a name to an entry.
@@ -115,11 +115,11 @@ pub struct Spec {
     /// How Redis has its keys found and what becomes of them, one specification after another, with `;` between: `flags`, where the first key is sought
     /// (`index at` or `keyword word from`), and how many there are (`range last step limit` or `keynum at first step`).
     pub specs: &'static str,
-    /// What becomes of its first key, and of the others: [`READ`] and [`WRITE`]. It follows from `specs`, where entries are collected.
+    /// The fate of its first key, and of the others: [`READ`] and [`WRITE`]. It follows from `specs`, where entries are collected.
     pub uses: [u8; 2],
     /// The same of its first key, if that depends on its other words.
     pub narrows: Option<fn(Args<'_>) -> u8>,
-    /// What it waits for, if it may have to: for data, or for a compiler. `None` if there is nothing to wait for, or its words make no sense, of which
+    /// The reason to wait, if it may have to: for data, or for a compiler. `None` if there is nothing to wait for, or its words make no sense, of which
     /// it will tell.
     pub wait: Option<fn(Args<'_>) -> Option<Wait>>,
     /// `string`, `generic`, `hash` and so on, as Redis groups them.
@@ -132,7 +132,7 @@ pub struct Spec {
     pub summary: &'static str,
     /// Tips for clients, as Redis has them, with commas between.
     pub tips: &'static str,
-    /// What `COMMAND DOCS` tells besides, as [`docs`] has it.
+    /// The rest that `COMMAND DOCS` tells, as [`docs`] has it.
     pub docs: &'static str,
     /// Empty unless the second word chooses one.
     pub subcommands: &'static [Subcommand],
@@ -162,12 +162,12 @@ pub struct Subcommand {
     pub categories: u32,
     /// Tips for clients, as Redis has them, with commas between.
     pub tips: &'static str,
-    /// What `COMMAND DOCS` tells, as [`docs`] has it.
+    /// The things that `COMMAND DOCS` tells, as [`docs`] has it.
     pub docs: &'static str,
 }
 
 impl Spec {
-    /// What an entry does not say.
+    /// The defaults of an entry.
     pub(crate) const BARE: Spec = Spec {
         opcode: Opcode::numbered(0),
         id: 0,
@@ -194,7 +194,7 @@ impl Spec {
 }
 
 impl Subcommand {
-    /// What it does not say.
+    /// The defaults of it.
     pub(crate) const BARE: Subcommand = Subcommand {
         name: "",
         full_name: "",
@@ -288,7 +288,7 @@ impl Spec {
         self.flags.has(some)
     }
 
-    /// What it does with the key at this place among its keys: what Redis's specifications say.
+    /// Its use of the key at this place among its keys, as Redis's specifications say.
     pub fn uses(&self, nth: usize, args: Args<'_>) -> u8 {
         match self.narrows {
             Some(narrows) if nth == 0 => narrows(args),
@@ -306,7 +306,7 @@ impl Spec {
         self
     }
 
-    /// What the specification that begins there says of a key.
+    /// The use of a key that the specification says which begins there.
     const fn use_at(&self, at: usize) -> u8 {
         let specs = self.specs.as_bytes();
         if specs.is_empty() {
@@ -325,7 +325,7 @@ impl Spec {
     }
 }
 
-/// Where the specification ends that begins there.
+/// The end of the specification that begins there.
 const fn until(specs: &[u8], mut at: usize) -> usize {
     while at < specs.len() && specs[at] != b';' {
         at += 1;

@@ -1,9 +1,9 @@
-//! What a command waits for.
+//! The reasons for which a command waits.
 
-/// What a command waits for, and for how long.
+/// The reason for which a command waits, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Whatever of these has something.
+    /// The first of these that has something.
     pub keys: Vec<Vec<u8>>,
     /// `None`: for ever.
     pub timeout_ms: Option<u64>,

@@ -79,7 +79,7 @@ const COUNT: usize = {
     count
 };
 
-/// By number.
+/// All entries, by number.
 static COMMANDS: [Spec; COUNT] = collect();
 
 /// Puts each entry to its place. A number that is missing, or there twice, does not compile.

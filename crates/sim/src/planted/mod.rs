@@ -147,7 +147,7 @@ fn simulated() -> impl Iterator<Item = EngineKind> {
     EngineKind::ALL.iter().copied().filter(|engine| engine.abilities().replicates)
 }
 
-/// What may be planted in an engine's replicas, and in clients that coordinate.
+/// The bugs that may be planted in an engine's replicas, and in clients that coordinate.
 fn bugs_of(engine: EngineKind) -> impl Iterator<Item = &'static Bug> {
     let clients = engine.abilities().client_coordinators.then_some(highwater_meerkat_client::planted::ALL);
     engine.bugs().chain(clients.into_iter().flatten().copied())

@@ -1,4 +1,4 @@
-//! What an earlier life wrote, of a replica that comes back.
+//! A replica that comes back, and the records of its earlier life.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use highwater_seam::Nanos;
 pub struct Earlier {
     /// Records that were handed in.
     replayed: u64,
-    /// What it wrote of this epoch that committed, and is not installed yet: it may have to be left out.
+    /// Its writes of this epoch that committed, and are not installed yet: it may have to be left out.
     held: BTreeMap<Timestamp, Payload>,
     /// It had paused for this epoch when it ended.
     paused: Option<Epoch>,

@@ -8,7 +8,7 @@ use crate::journal::{Journal, Record};
 const NOTE_AFTER: u64 = 64 << 10;
 
 pub struct Gone {
-    /// By node; and whether it is to be noted down.
+    /// For each node; and whether it is to be noted down.
     upto: Vec<(Timestamp, bool)>,
     /// How far was written when it was noted down last.
     noted: u64,
@@ -45,7 +45,7 @@ impl Gone {
         self.upto.get(node.0 as usize).map(drop).ok_or("a record of a node that there is not")
     }
 
-    /// What a checkpoint needs of it.
+    /// The part that a checkpoint needs.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         let all = self.upto.iter().enumerate().filter(|(_, (ts, _))| *ts > Timestamp::ZERO);
         all.map(|(node, (ts, _))| Record::Trimmed(NodeId(node as u8), *ts))

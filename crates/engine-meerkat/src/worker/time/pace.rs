@@ -54,7 +54,7 @@ impl Pace {
         pace > STANDS_STILL
     }
 
-    /// By how much it moves in `time`, in its units.
+    /// The distance that it moves in `time`, in its units.
     pub fn units_in(&self, time: Nanos) -> u64 {
         let (.., pace) = self.pace;
         time.saturating_mul(pace) / 1000
