@@ -107,17 +107,13 @@ impl Lead {
         needed
     }
 
-    /// A transaction came in time: the lead for one of so many bytes fades from now on.
-    pub fn in_time(&mut self, now: Nanos, bytes: usize) {
+    /// A transaction that was `ticks` ahead came in time everywhere: the lead for one of so many bytes fades from now on. One that had a lead of its own,
+    /// because it had come too late before, says nothing of what the others need.
+    pub fn in_time(&mut self, now: Nanos, bytes: usize, ticks: u64) {
         let class = self.class(bytes);
-        if class.lacks {
+        if class.lacks && ticks <= class.ticks.max(LEAST) {
             (class.at, class.lacks) = (now, false);
         }
-    }
-
-    /// The same of one whose bytes are known to its client alone.
-    pub fn some_in_time(&mut self, now: Nanos) {
-        CLASSES.iter().for_each(|below| self.in_time(now, below - 1));
     }
 }
 
@@ -135,11 +131,16 @@ mod tests {
                 lead.follow(round_trip);
                 for attempt in 0..60 {
                     now += gap;
-                    if lead.ticks(now, 100) < needed {
-                        lead.late(now, 100, needed, 4 * needed);
+                    let ticks = lead.ticks(now, 100);
+                    if ticks < needed {
+                        let own = lead.late(now, 100, needed, 4 * needed);
+                        // It is tried again, with a lead of its own.
+                        now += round_trip;
+                        let own = own.max(lead.ticks(now, 100));
+                        lead.in_time(now, 100, own);
                     } else {
                         in_time += u32::from(attempt >= 20);
-                        lead.in_time(now, 100);
+                        lead.in_time(now, 100, ticks);
                     }
                 }
                 assert!(in_time >= 4, "{in_time} of 40 in time: {gap} ns apart, round trips of {round_trip}");
@@ -168,7 +169,7 @@ mod tests {
         );
         assert_eq!(lead.ticks(9 * FADES, 100), 1751, "it is not known to be enough");
         let enough = 9 * FADES;
-        lead.in_time(enough, 100);
+        lead.in_time(enough, 100, 1751);
         assert_eq!(lead.ticks(enough + FADES / 65, 100), 1751);
         let half = lead.ticks(enough + FADES + 10, 100);
         assert!((800..950).contains(&half), "{half} is half");

@@ -28,6 +28,7 @@ const SLOWEST: u64 = 64;
 const BY_READING: u64 = 1 << 16;
 /// Attempts before one is proposed ahead of the clock where real time is not promised.
 const MARGIN_AFTER: u32 = 3;
+
 impl MeerkatWorker {
     /// Takes a request: the first attempt.
     pub(super) fn begin_own(&mut self, now: Nanos, request: &Request<'_>) {
@@ -274,14 +275,16 @@ impl MeerkatWorker {
             Decision::Settle { commit, fast } => {
                 let most = self.context.options().election_timeout;
                 let (lead, since, bytes) = (own.lead, own.since, own.payload.len());
+                // On the slow path it commits though some came too late for it.
+                let in_time = own.invalid == 0;
                 let whole = now.saturating_sub(since).min(most);
                 // What is refused is refused when it arrives: nobody waited until its time had come. Taken for the rest of a longer time, round trips would
                 // seem ever shorter to whoever comes too late, and leads are bounded by them.
                 let took = if commit { self.round_trip_of(ts, lead, whole) } else { whole };
                 self.times.decided(whole, took);
                 self.lead.follow(self.times.round_trip());
-                if commit {
-                    self.lead.in_time(now, bytes);
+                if commit && in_time {
+                    self.lead.in_time(now, bytes, lead.0);
                 }
                 let cell = self.context.cell();
                 let path = if fast { &cell.fast } else { &cell.slow };

@@ -19,6 +19,7 @@ const LOOK_AGAIN_MANY: Nanos = 100_000;
 const FEW: usize = 4;
 /// And at the latest: clocks of others, too, move this one.
 const LOOK_AGAIN_LATEST: Nanos = 500_000;
+
 /// Votes that are withheld, by their transactions, and since when.
 #[derive(Default)]
 pub(super) struct Unripe(BTreeMap<Timestamp, Nanos>);

@@ -461,10 +461,7 @@ impl MeerkatWorker {
             return;
         }
         if self.delegates.holds(client, ts) {
-            self.learn_from(now, ts);
-            if commit {
-                self.lead.some_in_time(now);
-            }
+            self.learn_from(now, ts, commit);
             self.records.entry(now, node, ts).client = Some(client);
             self.settle_granted(now, ts, commit, (payload, voted));
             return;
@@ -475,16 +472,20 @@ impl MeerkatWorker {
 
     /// Where real time is promised a stamp is asked for when all is executed: from its grant to the decision it takes two round trips, without
     /// the time for which it had to be ahead.
-    fn learn_from(&mut self, now: Nanos, ts: Timestamp) {
+    fn learn_from(&mut self, now: Nanos, ts: Timestamp, commit: bool) {
         let Some(Grant { lead: Ahead { ahead, advanced, since }, .. }) = self.delegates.granted.get(&ts)
         else {
             return;
         };
         if self.context.shared.strict {
             let took = self.round_trip_of(ts, (*ahead, *advanced), now.saturating_sub(*since)) / 2;
-            let most = self.context.options().election_timeout;
+            let (most, ahead) = (self.context.options().election_timeout, *ahead);
             self.times.took(took.clamp(1, most));
             self.lead.follow(self.times.round_trip());
+            if commit {
+                // Stamps are granted before it is known how long the payload is.
+                self.lead.in_time(now, 0, ahead);
+            }
         }
     }
 
