@@ -7,13 +7,13 @@
 //! |---|---|---|
 //! | asking | serves on; asks who could lead | all have answered, or time is up |
 //! | quieting | takes no requests; they wait | everything executed is released |
-//! | standing | has told one to stand | it promises that one's ballot; or hears that it cannot, or nothing: then the next one |
+//! | standing | has told one to stand | it promises that one's ballot; or hears that it cannot, or nothing: then the next one; or that it serves: then it waits on |
 //! | moving | follows; requests still wait, for a while | the new leader says that it serves: clients are referred to it |
 //!
 //! Each stage has an end in time. Who gives up before it follows resumes in its own epoch, as if nothing had been; the one that
 //! was told to stand may still do so, and win: then replies may end as unknown, as in any election against a leader at work.
 //!
-//! This part knows the stages and who comes next. The controller does what follows from them (`controller/handing.rs`).
+//! This part knows the stages and who comes next. The controller does what follows from them (`controller/handover.rs`).
 
 mod message;
 
@@ -132,7 +132,7 @@ impl HandOver {
                     Word::CouldYou | Word::Stand | Word::IServe => {}
                 }
             }
-            (Some(Stage::Standing { epoch: ended, target, until, .. }), Word::ICannot(_))
+            (Some(Stage::Standing { epoch: ended, target, serves: None, until, .. }), Word::ICannot(_))
                 if *ended == epoch && *target == from =>
             {
                 *until = now;
@@ -198,11 +198,13 @@ impl HandOver {
                 Step::Wait(until)
             }
             Stage::Standing { epoch, target, able, serves, since, until } => {
-                if now >= until {
+                // A node that says that it serves was elected: word of its ballot is on the way.
+                let patience = if serves.is_some() { STAGE * timeout } else { 0 };
+                if now >= until + patience {
                     return Some(self.next(now, epoch, able, since, timeout));
                 }
                 self.stage = Some(Stage::Standing { epoch, target, able, serves, since, until });
-                Step::Wait(until)
+                Step::Wait(until + patience)
             }
             Stage::Moving { epoch, target, since, holds_until, until } => {
                 if now >= until {

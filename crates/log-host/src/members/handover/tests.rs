@@ -96,6 +96,10 @@ fn whoever_serves_already_is_not_passed_over() {
     handing.answered(3, NodeId(2), says(Word::IServe));
     handing.ended(4, NodeId(2));
     assert!(matches!(handing.step(4, 2, TIMEOUT), Some(Step::Wait(_))));
+    handing.answered(5, NodeId(2), says(Word::ICannot(Reason::Ends)));
+    let late = 2 + TIMEOUT;
+    assert!(matches!(handing.step(late, 2, TIMEOUT), Some(Step::Wait(_))), "its time is over, and it serves");
+    assert_eq!(handing.step(late + STAGE * TIMEOUT, 2, TIMEOUT), Some(Step::Stand(NodeId(1))), "not for ever");
 }
 
 #[test]
