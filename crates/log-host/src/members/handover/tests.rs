@@ -99,7 +99,11 @@ fn whoever_serves_already_is_not_passed_over() {
     handing.answered(5, NodeId(2), says(Word::ICannot(Reason::Ends)));
     let late = 2 + TIMEOUT;
     assert!(matches!(handing.step(late, 2, TIMEOUT), Some(Step::Wait(_))), "its time is over, and it serves");
-    assert_eq!(handing.step(late + STAGE * TIMEOUT, 2, TIMEOUT), Some(Step::Stand(NodeId(1))), "not for ever");
+    assert_eq!(
+        handing.step(late + STAGE * TIMEOUT, 2, TIMEOUT),
+        Some(Step::Stand(NodeId(1))),
+        "not for ever"
+    );
 }
 
 #[test]
