@@ -188,6 +188,10 @@ impl State {
             self.catch_up();
             return changed || first;
         }
+        if news.users.is_empty() {
+            // It changed nothing: the number that it tells is that of another change, which may not have been heard of.
+            return false;
+        }
         let mut changed = false;
         for (name, row) in &news.users {
             changed |= self.set(name, *row, news.changes);

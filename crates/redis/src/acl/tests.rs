@@ -424,6 +424,24 @@ fn the_order_of_arrival_does_not_matter() {
     }
 }
 
+/// Simulated seed 84001947: `ACL DELUSER` of nobody told the number of a change that another worker released later. That one counted as known, and a
+/// user kept a right on its leader that was taken away.
+#[test]
+fn whoever_changed_nothing_tells_of_no_change() {
+    let table = Table::new(Vec::new());
+    table.install(&table.read());
+    table.install(&table.set("a on"));
+    let (gone, nobody, refused) = (table.set("a off"), table.delete("b"), table.set("a nonsense"));
+    for nothing in [nobody, refused] {
+        assert_eq!(News::decode(&nothing).unwrap().changes, News::decode(&gone).unwrap().changes);
+        table.install(&nothing);
+        assert!(table.access.user(b"a").unwrap().flags().contains(&"on"));
+    }
+    table.install(&gone);
+    assert!(!table.access.user(b"a").unwrap().flags().contains(&"on"), "the right is gone");
+    assert_eq!(table.access.changes(), 2);
+}
+
 #[test]
 fn a_reading_finds_what_nobody_told() {
     let table = Table::new(Vec::new());
