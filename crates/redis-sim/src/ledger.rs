@@ -85,7 +85,8 @@ impl Ledger {
     /// A request has ended; `told`: whoever asked for it hears so.
     pub fn settle(&mut self, given: &Given, asked: &Asked, told: bool, now: Nanos) {
         let (token, by) = (given.token.0 - TOKENS, (asked.node, asked.process));
-        if self.rules.released((token, by), told && given.outcome == Outcome::Committed, now) {
+        let at = (given.outcome == Outcome::Committed).then_some(given.moment);
+        if self.rules.released((token, by), at, told, now) {
             self.mark("rights that are gone");
         }
     }

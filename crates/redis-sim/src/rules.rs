@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use highwater_core::NodeId;
+use highwater_core::{NodeId, Timestamp};
 use highwater_redis::acl::change;
 use highwater_seam::Nanos;
 
@@ -63,6 +63,8 @@ struct Rule {
     newest: u64,
     /// Changes that let the user write and have not ended, and who runs them.
     open: BTreeMap<u64, Process>,
+    /// The last one of those that have, in the one order.
+    allowed: Timestamp,
     /// The right to write is gone: since when, and who has said so.
     gone: Option<(Nanos, BTreeSet<Process>)>,
 }
@@ -78,12 +80,24 @@ impl Rules {
         }
     }
 
-    /// A change has ended, and its client is told so or is not; whether writes are judged from here on.
-    pub fn released(&mut self, (token, by): (u64, Process), told: bool, now: Nanos) -> bool {
+    /// A change has ended, `at` its place in the one order if it was made, and its client is told so or is not; whether writes are judged from here on.
+    ///
+    /// Of two that were under way together, the one that was taken later may be the earlier one in that order.
+    pub fn released(
+        &mut self,
+        (token, by): (u64, Process),
+        at: Option<Timestamp>,
+        told: bool,
+        now: Nanos,
+    ) -> bool {
         let mut gone = false;
         for rule in self.0.values_mut() {
-            let allowed = rule.open.remove(&token).is_some();
-            if rule.newest == token && !allowed && rule.open.is_empty() && told {
+            if rule.open.remove(&token).is_some() {
+                rule.allowed = rule.allowed.max(at.unwrap_or_default());
+                continue;
+            }
+            let is_last = rule.newest == token && rule.open.is_empty();
+            if is_last && told && at.is_some_and(|at| at > rule.allowed) {
                 rule.gone = Some((now, BTreeSet::from([by])));
                 gone = true;
             }
@@ -121,13 +135,15 @@ mod tests {
     const HERE: Process = (NodeId(0), 1);
     const THERE: Process = (NodeId(1), 2);
 
+    const AT: fn(u64) -> Option<Timestamp> = |at| Some(Timestamp(at));
+
     fn revoked() -> Rules {
         let mut rules = Rules::default();
         rules.taken(3, true, (1, HERE));
-        assert!(!rules.released((1, HERE), true, 10));
+        assert!(!rules.released((1, HERE), AT(1), true, 10));
         rules.taken(3, false, (2, HERE));
         assert!(rules.wrote(3, HERE, Some(0)).is_ok(), "nobody was told yet");
-        assert!(rules.released((2, HERE), true, 20));
+        assert!(rules.released((2, HERE), AT(2), true, 20));
         rules
     }
 
@@ -146,11 +162,25 @@ mod tests {
         let mut rules = revoked();
         rules.taken(3, true, (3, THERE));
         rules.taken(3, false, (4, HERE));
-        assert!(!rules.released((4, HERE), true, 30));
+        assert!(!rules.released((4, HERE), AT(4), true, 30));
         assert!(rules.wrote(3, HERE, None).is_ok());
         rules.ended(THERE);
         rules.taken(3, false, (5, HERE));
-        assert!(rules.released((5, HERE), true, 40));
+        assert!(rules.released((5, HERE), AT(5), true, 40));
+        assert!(rules.wrote(3, HERE, None).is_err());
+    }
+
+    /// Simulated seeds 84001614 and 84001947: an engine put one off that gave the right, and ran one first that took it and had come later.
+    #[test]
+    fn of_two_changes_under_way_together_the_later_one_in_the_order_counts() {
+        let mut rules = revoked();
+        rules.taken(3, true, (3, HERE));
+        rules.taken(3, false, (4, HERE));
+        assert!(!rules.released((3, HERE), AT(9), true, 30));
+        assert!(!rules.released((4, HERE), AT(8), true, 31), "it was made before, and ended after");
+        assert!(rules.wrote(3, HERE, None).is_ok());
+        rules.taken(3, false, (5, HERE));
+        assert!(rules.released((5, HERE), AT(10), true, 40));
         assert!(rules.wrote(3, HERE, None).is_err());
     }
 
@@ -158,7 +188,7 @@ mod tests {
     fn a_change_of_which_nobody_is_told_takes_no_right() {
         let mut rules = Rules::default();
         rules.taken(0, false, (1, HERE));
-        assert!(!rules.released((1, HERE), false, 10));
+        assert!(!rules.released((1, HERE), AT(1), false, 10));
         assert!(rules.wrote(0, HERE, None).is_ok());
     }
 

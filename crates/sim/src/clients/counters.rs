@@ -258,14 +258,17 @@ impl Counters {
         }
         counter.open = Some(token);
         counter.tries += 1;
-        let (aim, home, wish) = (counter.aim, counter.home, counter.wish);
+        let (aim, home, wish, tries) = (counter.aim, counter.home, counter.wish, counter.tries);
         self.tries.insert(token, (at, wish));
         let worker = if self.random.one_in(4) { self.random.below(self.workers.into()) as u16 } else { home };
         let hop = HOP.0 + self.random.below(HOP.1);
         // Now and then one try is so late that its successors are done.
         let late = if self.random.one_in(20) { self.random.below(2 * self.patience) } else { 0 };
         self.plan(now + hop + late, at, Step::Arrive(token, aim, worker));
-        self.plan(now + self.patience, at, Step::GiveUp(token));
+        // In the end it has more patience each time: where a commit takes longer than that, tries that come to several nodes one behind the other would
+        // refuse each other for ever.
+        let patience = if self.stopped { self.patience << tries.min(8) } else { self.patience };
+        self.plan(now + patience, at, Step::GiveUp(token));
     }
 
     fn arrive<L: Library>(
