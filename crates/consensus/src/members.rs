@@ -19,8 +19,8 @@ use std::fmt;
 
 use bytes::Bytes;
 pub use highwater_core::Voter;
-use highwater_core::codec::Malformed;
-use highwater_core::wire::{Form, Kind, List, Source, ToEnd, Wire};
+use highwater_core::codec::{Malformed, Reader};
+use highwater_core::wire::{Form, Kind, List, Wire};
 use highwater_core::{Epoch, NodeId, Random, planted, wire_codec};
 
 /// The voters of one epoch.
@@ -194,7 +194,7 @@ impl Wire for Members {
         <Removed as Form<_>>::put(&self.removed, out);
     }
 
-    fn take(from: &mut Source<'_>) -> Result<Members, Malformed> {
+    fn take(from: &mut Reader<'_>) -> Result<Members, Malformed> {
         let (mut voters, mut contacts) = (Vec::new(), BTreeMap::new());
         let (epoch, count) = (Epoch::take(from)?, u8::take(from)?);
         let after_loss = if count & LOSS == 0 { Epoch(0) } else { Epoch::take(from)? };
@@ -202,7 +202,7 @@ impl Wire for Members {
             let voter = Voter::take(from)?;
             let length = u16::take(from)?;
             // Kept for as long as the membership is: not at the price of the whole message.
-            let contact = Bytes::copy_from_slice(from.reader.take(length.into())?);
+            let contact = Bytes::copy_from_slice(from.take(length.into())?);
             if !contact.is_empty() {
                 contacts.insert(voter.node, contact);
             }
@@ -223,7 +223,8 @@ impl Wire for Members {
         };
         let voter = Voter { node: NodeId(0), incarnation: Wire::draw(random) };
         let voters = std::iter::once(voter).chain(lives(random, 1..9)).collect();
-        let contact = |random: &mut Random| <ToEnd as Form<Bytes>>::draw(random);
+        let contact =
+            |random: &mut Random| (0..random.below(300)).map(|_| random.bits() as u8).collect::<Bytes>();
         let contacts = [(NodeId(0), contact(random)), (NodeId(2), contact(random))];
         let mut members = Members::new(Wire::draw(random), voters).with_contacts(contacts);
         members.removed = lives(random, 20..25);
@@ -235,10 +236,9 @@ impl Wire for Members {
 impl Members {
     /// Their parts, as documents describe them.
     pub fn kinds() -> Vec<Kind> {
-        let voters = "u8 (bit 7: after_loss u64 follows) × (voter | contact u16 bytes)";
-        let fields = [("epoch", "u64"), ("voters", voters), ("removed", "u8 × voter")];
-        let fields = fields.map(|(name, form)| (name, form.to_string())).into();
-        vec![Kind { tag: None, name: "Members", fields }]
+        let voters = format!("u8 (bit 7: after_loss u64 follows) × ({} | contact u16 bytes)", Voter::form());
+        let removed = <Removed as Form<Vec<Voter>>>::form();
+        vec![Kind::of("Members", [("epoch", Epoch::form()), ("voters", voters), ("removed", removed)])]
     }
 }
 
@@ -302,7 +302,6 @@ impl Quorums {
 #[cfg(test)]
 mod tests {
     use highwater_core::Incarnation;
-    use highwater_core::codec::Reader;
 
     use super::*;
 

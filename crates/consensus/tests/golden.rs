@@ -5,7 +5,7 @@ use highwater_consensus::{
     Beat, ElectionMessage, Members, MembersChange, Message, PendingChange, Promise, RecoveryPoint, Tail,
     Voice,
 };
-use highwater_core::wire::{described, golden};
+use highwater_core::wire::testing::{described, golden};
 use highwater_core::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, Timestamp, Voter};
 
 const BALLOT: Ballot = Ballot { epoch: Epoch(0x0102), node: NodeId(3) };
@@ -65,7 +65,7 @@ fn messages_of_streams_are_as_they_were() {
         message.encode(&mut out);
         (name(format!("{message:?}")), out)
     });
-    golden(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/stream.txt"), bytes);
+    golden(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/stream.txt"), &Message::kinds(), bytes);
 }
 
 #[test]
@@ -106,21 +106,26 @@ fn messages_of_elections_are_as_they_were() {
         message.encode(&mut out);
         (name(format!("{message:?}")), out)
     });
-    golden(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/election.txt"), bytes);
+    golden(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/election.txt"),
+        &ElectionMessage::kinds(),
+        bytes,
+    );
 }
 
 #[test]
 fn what_is_kept_of_streams_is_as_it_was() {
     let point = RecoveryPoint { promised: PROMISED, accepted: BALLOT, last: index(0x51) };
-    let mut bytes = vec![("point".to_string(), Vec::new()), ("tail".to_string(), Vec::new())];
+    let mut bytes = vec![("RecoveryPoint".to_string(), Vec::new()), ("Tail".to_string(), Vec::new())];
     point.encode(&mut bytes[0].1);
     tail().encode(&mut bytes[1].1);
     for members in [members(), members().in_epoch_after_loss(Epoch(0x52))] {
         let mut out = Vec::new();
         members.encode(&mut out);
-        bytes.push(("members".into(), out));
+        bytes.push(("Members".into(), out));
     }
-    golden(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/kept.txt"), bytes);
+    let kinds = [Tail::kinds(), Members::kinds(), RecoveryPoint::kinds()].concat();
+    golden(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/kept.txt"), &kinds, bytes);
 }
 
 #[test]

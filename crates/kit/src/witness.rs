@@ -22,7 +22,7 @@ use bytes::Bytes;
 use highwater_core::Voter;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::evidence::{self, Known, Start, Starts};
-use highwater_core::wire::{Source, Wire};
+use highwater_core::wire::{Kind, Wire};
 use highwater_core::{Random, planted, wire, wire_codec};
 use highwater_seam::DiskState;
 
@@ -37,7 +37,7 @@ wire! {
     }
 }
 
-/// In front of what Rolis's controller writes of others' disks; where it writes a membership stands an epoch that there will never be.
+/// In front of what the log host's controller writes of others' disks; where it writes a membership stands an epoch that there will never be.
 pub const RECORD: u64 = u64::MAX;
 
 /// A life of a node, and what was heard of its disk.
@@ -59,19 +59,23 @@ impl Wire for Met {
         [start, generation, 0, synced].iter().for_each(|word| word.put(out));
     }
 
-    fn take(from: &mut Source<'_>) -> Result<Met, Malformed> {
+    fn take(from: &mut Reader<'_>) -> Result<Met, Malformed> {
         let voter = Wire::take(from)?;
         let (start, generation, _had) = (Wire::take(from)?, Wire::take(from)?, u64::take(from)?);
         Ok(Met { voter, known: Known { start, generation, synced: Wire::take(from)? } })
     }
 
-    fn form() -> String {
-        "(node u8 | incarnation u64) | start u64 | generation u64 | zero u64 | synced u64".into()
-    }
-
     fn draw(random: &mut Random) -> Met {
         let (start, generation, synced) = (Wire::draw(random), Wire::draw(random), Wire::draw(random));
         Met { voter: Wire::draw(random), known: Known { start, generation, synced } }
+    }
+}
+
+impl Met {
+    /// Its parts, as documents describe them.
+    pub fn kinds() -> Vec<Kind> {
+        let words = ["start", "generation", "zero", "synced"].map(|name| (name, u64::form()));
+        vec![Kind::of("Met", std::iter::once(("voter", Voter::form())).chain(words))]
     }
 }
 
@@ -172,7 +176,7 @@ impl Witness {
         news
     }
 
-    /// A record of what was heard of a life, as Rolis writes it: `RECORD | `[`Met`].
+    /// A record of what was heard of a life, as the log host writes it: `RECORD | `[`Met`].
     pub fn record(&self, voter: Voter) -> Bytes {
         record(self.met_of(voter).unwrap_or(Met { voter, known: Known::default() }))
     }
@@ -254,6 +258,7 @@ impl DiskWord {
 #[cfg(test)]
 mod tests {
     use highwater_consensus::{Members, Quorums};
+    use highwater_core::wire::testing::{check, described, golden};
     use highwater_core::{Epoch, Incarnation, NodeId};
 
     use super::*;
@@ -325,6 +330,32 @@ mod tests {
         let known = DiskWord::decode_short(&mut Reader::new(&short)).unwrap();
         assert_eq!((known.starts.generation(), known.starts.newest()), (9, word.starts.newest()));
         assert!(DiskWord::decode_short(&mut Reader::new(&[0; 32])).is_err(), "there was no start");
+    }
+
+    #[test]
+    fn words_are_as_they_were_recorded_and_as_the_document_says() {
+        check::<DiskWord>(500);
+        check::<Met>(500);
+        let kinds = [DiskWord::kinds(), Starts::kinds(), Start::kinds(), Met::kinds()].concat();
+        let word = word(3, 77, 1234);
+        let start = word.starts.newest().expect("there were some");
+        let mut witness = Witness::default();
+        witness.hear(voter(1), &word);
+        let met = witness.met_of(voter(1)).expect("it was met");
+        let bytes = |name: &str, put: &dyn Fn(&mut Vec<u8>)| {
+            let mut out = Vec::new();
+            put(&mut out);
+            (name.to_string(), out)
+        };
+        let all = [
+            bytes("DiskWord", &|out| word.encode(out)),
+            bytes("Starts", &|out| word.starts.encode(out)),
+            bytes("Start", &|out| start.encode(out)),
+            bytes("Met", &|out| met.encode(out)),
+        ];
+        golden(concat!(env!("CARGO_MANIFEST_DIR"), "/golden/disks.txt"), &kinds, all);
+        let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/internals/messages.md");
+        described(document, "told of disks", &kinds);
     }
 
     /// Whoever gives another node the state tells it what it heard.

@@ -1,7 +1,7 @@
 //! A message between the controllers of two replicas, about who leads.
 
-use highwater_core::codec::Malformed;
-use highwater_core::wire::{Form, Kind, List, Source, Wire};
+use highwater_core::codec::{Malformed, Reader};
+use highwater_core::wire::{Form, Kind, List, Wire};
 use highwater_core::{Ballot, Epoch, Random, Timestamp, wire};
 
 use crate::{Members, Tail};
@@ -95,8 +95,8 @@ impl Wire for Beat {
         out.push(*self as u8);
     }
 
-    fn take(from: &mut Source<'_>) -> Result<Beat, Malformed> {
-        let byte = from.reader.u8()?;
+    fn take(from: &mut Reader<'_>) -> Result<Beat, Malformed> {
+        let byte = from.u8()?;
         Ok(BEATS.get(usize::from(byte)).copied().unwrap_or(Beat::Vouches))
     }
 
@@ -191,7 +191,7 @@ impl Wire for Promise {
         self.above_all.put(out);
     }
 
-    fn take(from: &mut Source<'_>) -> Result<Promise, Malformed> {
+    fn take(from: &mut Reader<'_>) -> Result<Promise, Malformed> {
         let (ballot, members) = (Wire::take(from)?, Wire::take(from)?);
         let pending = <Pending as Form<_>>::take(from)?;
         let count = u16::take(from)?;
@@ -215,15 +215,14 @@ impl Wire for Promise {
 impl Promise {
     /// Its parts, as documents describe them.
     pub fn kinds() -> Vec<Kind> {
-        let tails = "u16 (bit 15: forgets) × tail";
+        let tails = format!("u16 (bit 15: forgets) × {}", Tail::form());
         let fields = [
-            ("ballot", "ballot"),
-            ("members", "members"),
-            ("pending", "u32 × pending change"),
+            ("ballot", Ballot::form()),
+            ("members", Members::form()),
+            ("pending", <Pending as Form<Vec<PendingChange>>>::form()),
             ("tails", tails),
-            ("above_all", "u64"),
+            ("above_all", Timestamp::form()),
         ];
-        let fields = fields.map(|(name, form)| (name, form.to_string())).into();
-        vec![Kind { tag: None, name: "Promise", fields }]
+        vec![Kind::of("Promise", fields)]
     }
 }

@@ -70,11 +70,11 @@ impl Change {
         let mut reader = Reader::new(record);
         let change = match reader.u8()? {
             0 => Change::Began,
-            1 => Change::Promised(Wire::take_from(&mut reader)?),
-            2 => Change::Adopted { keep: Wire::take_from(&mut reader)?, entries: reader.u64()? },
+            1 => Change::Promised(Wire::take(&mut reader)?),
+            2 => Change::Adopted { keep: Wire::take(&mut reader)?, entries: reader.u64()? },
             3 => return Ok(Change::Appended(record.slice(1..))),
-            4 => Change::Decided(Wire::take_from(&mut reader)?),
-            5 => Change::Restarted(Wire::take_from(&mut reader)?),
+            4 => Change::Decided(Wire::take(&mut reader)?),
+            5 => Change::Restarted(Wire::take(&mut reader)?),
             _ => return Err(Malformed("tag of a change")),
         };
         if reader.is_empty() { Ok(change) } else { Err(Malformed("length of a change")) }

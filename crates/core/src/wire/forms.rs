@@ -1,13 +1,10 @@
 //! Forms of fields that are not their type's own.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 
-use bytes::Bytes;
-
-use super::{Source, Wire};
+use super::Wire;
 use crate::Random;
-use crate::codec::{Malformed, put_varint};
+use crate::codec::{Malformed, Reader};
 
 /// A form in bytes of values of a type.
 pub trait Form<T> {
@@ -18,7 +15,7 @@ pub trait Form<T> {
     ///
     /// # Errors
     /// The bytes are none, or fewer than it takes.
-    fn take(from: &mut Source<'_>) -> Result<T, Malformed>;
+    fn take(from: &mut Reader<'_>) -> Result<T, Malformed>;
 
     /// The form in words.
     fn form() -> String;
@@ -38,7 +35,7 @@ impl<T: Wire> Form<T> for Plain {
     }
 
     #[inline]
-    fn take(from: &mut Source<'_>) -> Result<T, Malformed> {
+    fn take(from: &mut Reader<'_>) -> Result<T, Malformed> {
         T::take(from)
     }
 
@@ -48,30 +45,6 @@ impl<T: Wire> Form<T> for Plain {
 
     fn draw(random: &mut Random) -> T {
         T::draw(random)
-    }
-}
-
-/// LEB128.
-#[derive(Debug)]
-pub struct Varint;
-
-impl Form<u64> for Varint {
-    #[inline]
-    fn put(value: &u64, out: &mut Vec<u8>) {
-        put_varint(out, *value);
-    }
-
-    #[inline]
-    fn take(from: &mut Source<'_>) -> Result<u64, Malformed> {
-        from.reader.varint()
-    }
-
-    fn form() -> String {
-        "varint".into()
-    }
-
-    fn draw(random: &mut Random) -> u64 {
-        u64::draw(random)
     }
 }
 
@@ -117,7 +90,7 @@ impl<N: Length, T, F: Form<T>> Form<Vec<T>> for List<N, F> {
     }
 
     #[inline]
-    fn take(from: &mut Source<'_>) -> Result<Vec<T>, Malformed> {
+    fn take(from: &mut Reader<'_>) -> Result<Vec<T>, Malformed> {
         let count = N::take(from)?.count();
         // Grown as values come: a count is not believed.
         let mut values = Vec::new();
@@ -133,79 +106,5 @@ impl<N: Length, T, F: Form<T>> Form<Vec<T>> for List<N, F> {
 
     fn draw(random: &mut Random) -> Vec<T> {
         (0..random.below(4)).map(|_| F::draw(random)).collect()
-    }
-}
-
-/// The form of what is shared between threads.
-#[derive(Debug)]
-pub struct Shared<F = Plain>(PhantomData<F>);
-
-impl<T, F: Form<T>> Form<Arc<T>> for Shared<F> {
-    #[inline]
-    fn put(value: &Arc<T>, out: &mut Vec<u8>) {
-        F::put(value, out);
-    }
-
-    #[inline]
-    fn take(from: &mut Source<'_>) -> Result<Arc<T>, Malformed> {
-        F::take(from).map(Arc::new)
-    }
-
-    fn form() -> String {
-        F::form()
-    }
-
-    fn draw(random: &mut Random) -> Arc<T> {
-        Arc::new(F::draw(random))
-    }
-}
-
-/// Bytes to the end: nothing comes behind.
-#[derive(Debug)]
-pub struct ToEnd;
-
-impl Form<Bytes> for ToEnd {
-    #[inline]
-    fn put(value: &Bytes, out: &mut Vec<u8>) {
-        out.extend_from_slice(value);
-    }
-
-    #[inline]
-    fn take(from: &mut Source<'_>) -> Result<Bytes, Malformed> {
-        from.share(from.reader.rest().len())
-    }
-
-    fn form() -> String {
-        "to the end".into()
-    }
-
-    fn draw(random: &mut Random) -> Bytes {
-        (0..random.below(9)).map(|_| random.bits() as u8).collect()
-    }
-}
-
-/// A length `u32`, then so many bytes.
-#[derive(Debug)]
-pub struct Sized32;
-
-impl Form<Bytes> for Sized32 {
-    #[inline]
-    fn put(value: &Bytes, out: &mut Vec<u8>) {
-        u32::of(value.len()).put(out);
-        out.extend_from_slice(value);
-    }
-
-    #[inline]
-    fn take(from: &mut Source<'_>) -> Result<Bytes, Malformed> {
-        let len = u32::take(from)?.count();
-        from.share(len)
-    }
-
-    fn form() -> String {
-        "u32 bytes".into()
-    }
-
-    fn draw(random: &mut Random) -> Bytes {
-        ToEnd::draw(random)
     }
 }

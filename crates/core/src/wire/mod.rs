@@ -16,14 +16,14 @@
 //! (`where`).
 
 mod forms;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod values;
-
-use bytes::Bytes;
 
 use crate::Random;
 use crate::codec::{Malformed, Reader};
 
-pub use forms::{Form, Length, List, Plain, Shared, Sized32, ToEnd, Varint};
+pub use forms::{Form, Length, List, Plain};
 
 /// A value with one form in bytes.
 pub trait Wire: Sized {
@@ -37,7 +37,7 @@ pub trait Wire: Sized {
     ///
     /// # Errors
     /// The bytes are none, or fewer than it takes.
-    fn take(from: &mut Source<'_>) -> Result<Self, Malformed>;
+    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed>;
 
     /// The form in words.
     fn form() -> String {
@@ -46,47 +46,6 @@ pub trait Wire: Sized {
 
     /// Some value of the type, edges oftener than chance would have them.
     fn draw(random: &mut Random) -> Self;
-
-    /// Reads it from a reader; what it keeps of long fields is copied.
-    ///
-    /// # Errors
-    /// As of [`take`](Wire::take).
-    fn take_from(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let mut from = Source { reader: *reader, whole: None };
-        let value = Self::take(&mut from)?;
-        *reader = from.reader;
-        Ok(value)
-    }
-
-    /// Reads it from bytes that hold nothing else; what it keeps of long fields shares their memory.
-    ///
-    /// # Errors
-    /// As of [`take`](Wire::take), or if bytes are left.
-    fn take_whole(whole: &Bytes) -> Result<Self, Malformed> {
-        let mut from = Source { reader: Reader::new(whole), whole: Some(whole) };
-        let value = Self::take(&mut from)?;
-        if from.reader.is_empty() { Ok(value) } else { Err(Malformed(Self::NAME)) }
-    }
-}
-
-/// Bytes that are read.
-#[derive(Debug)]
-pub struct Source<'a> {
-    /// The bytes that come next.
-    pub reader: Reader<'a>,
-    /// The memory in which they stand, if it can be shared.
-    whole: Option<&'a Bytes>,
-}
-
-impl<'a> Source<'a> {
-    /// The next `n` bytes, as somebody else's: shared if they can be.
-    ///
-    /// # Errors
-    /// There are fewer.
-    pub fn share(&mut self, n: usize) -> Result<Bytes, Malformed> {
-        let part = self.reader.take(n)?;
-        Ok(self.whole.map_or_else(|| Bytes::copy_from_slice(part), |whole| whole.slice_ref(part)))
-    }
 }
 
 /// The description of one kind of message: its tag, its name, and its fields in order, each with its form.
@@ -98,6 +57,13 @@ pub struct Kind {
     pub name: &'static str,
     /// Name and form of each field; told once where they are the same word.
     pub fields: Vec<(&'static str, String)>,
+}
+
+impl Kind {
+    /// The description of a struct whose [`Wire`] is written by hand.
+    pub fn of(name: &'static str, fields: impl IntoIterator<Item = (&'static str, String)>) -> Kind {
+        Kind { tag: None, name, fields: fields.into_iter().collect() }
+    }
 }
 
 impl std::fmt::Display for Kind {
@@ -178,8 +144,8 @@ macro_rules! wire {
             }
 
             #[inline]
-            fn take(from: &mut $crate::wire::Source<'_>) -> Result<Self, $crate::codec::Malformed> {
-                let value = match from.reader.u8()? {
+            fn take(from: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::Malformed> {
+                let value = match from.u8()? {
                     $(
                         $tag => {
                             $( $( let $field = <$crate::wire_form!($($form)?) as $crate::wire::Form<$ty>>::take(from)?; )* )?
@@ -246,7 +212,7 @@ macro_rules! wire {
             }
 
             #[inline]
-            fn take(from: &mut $crate::wire::Source<'_>) -> Result<Self, $crate::codec::Malformed> {
+            fn take(from: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::Malformed> {
                 $( let $field = <$crate::wire_form!($($form)?) as $crate::wire::Form<$ty>>::take(from)?; )*
                 let value = Self { $( $field ),* };
                 $( if !$sound(&value) { return Err($crate::codec::Malformed($what)); } )?
@@ -295,8 +261,8 @@ macro_rules! wire {
             }
 
             #[inline]
-            fn take(from: &mut $crate::wire::Source<'_>) -> Result<Self, $crate::codec::Malformed> {
-                let flags = from.reader.u8()?;
+            fn take(from: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::Malformed> {
+                let flags = from.u8()?;
                 Ok(Self { $( $field: flags & $bit != 0 ),* })
             }
 
@@ -343,83 +309,10 @@ macro_rules! wire_codec {
             /// If it was something else.
             #[inline]
             pub fn decode(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::Malformed> {
-                $crate::wire::Wire::take_from(reader)
+                $crate::wire::Wire::take(reader)
             }
         }
     };
-}
-
-/// Asks of so many values what holds of every form: each is read as it was written, nothing is left, and what is cut off is an error or another
-/// value, and never a panic.
-///
-/// # Panics
-/// If it does not hold.
-pub fn check<T: Wire + PartialEq + std::fmt::Debug>(values: usize) {
-    let mut random = Random::new(1);
-    for _ in 0..values {
-        let value = T::draw(&mut random);
-        let mut bytes = Vec::new();
-        value.put(&mut bytes);
-        assert_eq!(T::take_whole(&bytes.clone().into()).as_ref(), Ok(&value));
-        let mut reader = Reader::new(&bytes);
-        assert_eq!(T::take_from(&mut reader).as_ref(), Ok(&value));
-        for len in 0..bytes.len() {
-            let short = T::take_whole(&Bytes::copy_from_slice(&bytes[..len]));
-            assert_ne!(short.as_ref(), Ok(&value), "{len} of {} bytes", bytes.len());
-        }
-    }
-}
-
-/// The same of a form whose end is not where its bytes end: what is cut off is an error.
-///
-/// # Panics
-/// If it is not.
-pub fn check_shorter<T: Wire + std::fmt::Debug>(values: usize) {
-    let mut random = Random::new(2);
-    for _ in 0..values {
-        let mut bytes = Vec::new();
-        T::draw(&mut random).put(&mut bytes);
-        for len in 0..bytes.len() {
-            let short = T::take_from(&mut Reader::new(&bytes[..len]));
-            assert!(short.is_err(), "{len} of {} bytes are {short:?}", bytes.len());
-        }
-    }
-}
-
-/// The bytes of messages stay as they were recorded: a line for each, `name hex`. With `GOLDEN=write` in the environment the file is written instead:
-/// for messages that are new, or changed on purpose with their version.
-///
-/// # Panics
-/// If they differ, or the file cannot be read or written.
-pub fn golden(file: &str, messages: impl IntoIterator<Item = (String, Vec<u8>)>) {
-    let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let now: String = messages.into_iter().map(|(name, bytes)| format!("{name} {}\n", hex(bytes))).collect();
-    if std::env::var_os("GOLDEN").is_some_and(|word| word == "write") {
-        std::fs::write(file, &now).expect("the recorded bytes can be written");
-    }
-    let recorded = std::fs::read_to_string(file).expect("there are recorded bytes");
-    for (now, recorded) in now.lines().zip(recorded.lines()) {
-        assert_eq!(now, recorded);
-    }
-    assert_eq!(now.lines().count(), recorded.lines().count(), "as many as were recorded");
-}
-
-/// A document describes a type's kinds as they are: in the block that follows the line `<!-- name -->`. With `GOLDEN=write` the block is written instead.
-///
-/// # Panics
-/// If it does not, if there is no such line, or if the file cannot be read or written.
-pub fn described(file: &str, name: &str, kinds: &[Kind]) {
-    let text = std::fs::read_to_string(file).expect("the document can be read");
-    let marker = format!("<!-- {name} -->\n```text\n");
-    let (before, block) = text.split_once(&marker).expect("the document has a place for it");
-    let (block, after) = block.split_once("```").expect("the block ends");
-    let now: String = kinds.iter().map(|kind| format!("{}\n", kind.to_string().trim_end())).collect();
-    if std::env::var_os("GOLDEN").is_some_and(|word| word == "write") {
-        std::fs::write(file, format!("{before}{marker}{now}```{after}"))
-            .expect("the document can be written");
-    } else {
-        assert_eq!(block, now, "{file} describes {name}; GOLDEN=write puts it right");
-    }
 }
 
 #[cfg(test)]

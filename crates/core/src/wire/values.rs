@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Source, Wire};
-use crate::codec::Malformed;
-use crate::{
-    Ballot, EntryIndex, Epoch, Incarnation, Level, NodeId, ProcedureId, Random, TableId, Timestamp, Voter,
-};
+use super::Wire;
+use crate::codec::{Malformed, Reader};
+use crate::{Ballot, EntryIndex, Epoch, Incarnation, NodeId, Random, Timestamp, Voter};
 
 macro_rules! numbers {
     ($($type:ident),*) => { $(
@@ -19,8 +17,8 @@ macro_rules! numbers {
             }
 
             #[inline]
-            fn take(from: &mut Source<'_>) -> Result<Self, Malformed> {
-                Ok(Self::from_le_bytes(from.reader.array()?))
+            fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+                Ok(Self::from_le_bytes(from.array()?))
             }
 
             fn draw(random: &mut Random) -> Self {
@@ -45,7 +43,7 @@ macro_rules! ids {
             }
 
             #[inline]
-            fn take(from: &mut Source<'_>) -> Result<Self, Malformed> {
+            fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
                 $number::take(from).map($type)
             }
 
@@ -56,7 +54,7 @@ macro_rules! ids {
     )* };
 }
 
-ids!(Epoch(u64), Timestamp(u64), Incarnation(u64), NodeId(u8), TableId(u8), ProcedureId(u16), Level(u8));
+ids!(Epoch(u64), Timestamp(u64), Incarnation(u64), NodeId(u8));
 
 /// No stream ever gets so long, so a larger index came from a broken peer. It is refused here, and the arithmetic on indexes everywhere else
 /// cannot overflow.
@@ -71,8 +69,8 @@ impl Wire for EntryIndex {
     }
 
     #[inline]
-    fn take(from: &mut Source<'_>) -> Result<Self, Malformed> {
-        match from.reader.u64()? {
+    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        match from.u64()? {
             index if index <= MAX_INDEX => Ok(EntryIndex(index)),
             _ => Err(Malformed("index")),
         }
@@ -92,8 +90,8 @@ impl Wire for bool {
     }
 
     #[inline]
-    fn take(from: &mut Source<'_>) -> Result<Self, Malformed> {
-        Ok(from.reader.u8()? != 0)
+    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(from.u8()? != 0)
     }
 
     fn draw(random: &mut Random) -> Self {
@@ -111,7 +109,7 @@ impl Wire for Ballot {
     }
 
     #[inline]
-    fn take(from: &mut Source<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(Ballot { epoch: Wire::take(from)?, node: Wire::take(from)? })
     }
 
@@ -130,7 +128,7 @@ impl Wire for Voter {
     }
 
     #[inline]
-    fn take(from: &mut Source<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(Voter { node: Wire::take(from)?, incarnation: Wire::take(from)? })
     }
 
@@ -149,7 +147,7 @@ impl<T: Wire> Wire for Option<T> {
     }
 
     #[inline]
-    fn take(from: &mut Source<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         bool::take(from)?.then(|| T::take(from)).transpose()
     }
 
@@ -171,7 +169,7 @@ impl<T: Wire> Wire for Arc<T> {
     }
 
     #[inline]
-    fn take(from: &mut Source<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         T::take(from).map(Arc::new)
     }
 
@@ -181,28 +179,5 @@ impl<T: Wire> Wire for Arc<T> {
 
     fn draw(random: &mut Random) -> Self {
         Arc::new(T::draw(random))
-    }
-}
-
-impl<A: Wire, B: Wire> Wire for (A, B) {
-    const NAME: &'static str = "pair";
-
-    #[inline]
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-        self.1.put(out);
-    }
-
-    #[inline]
-    fn take(from: &mut Source<'_>) -> Result<Self, Malformed> {
-        Ok((A::take(from)?, B::take(from)?))
-    }
-
-    fn form() -> String {
-        format!("({} | {})", A::form(), B::form())
-    }
-
-    fn draw(random: &mut Random) -> Self {
-        (A::draw(random), B::draw(random))
     }
 }
