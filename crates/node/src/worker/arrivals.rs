@@ -111,9 +111,7 @@ impl WorkerThread {
                 lost.into_iter().for_each(|lost| self.peer_lost(now, lost));
             }
             WorkerLetter::Local(request) => {
-                if let Some(locals) = &mut self.keepers.locals {
-                    locals.take(request);
-                }
+                self.locals.take(request);
             }
             WorkerLetter::Load(ticket, command) => {
                 if let Some(answer) = self.command(now, ticket, command) {

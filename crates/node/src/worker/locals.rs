@@ -8,13 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use highwater_core::{Outcome, ProcedureId};
-use highwater_redis::host::token::{Owner, pack};
+use highwater_redis::host::token::{Owner, keeper, pack};
 use highwater_seam::{Nanos, Refusal, Request, Session, Worker};
 
 use crate::shared::{Shared, WorkerLetter};
 
-/// The slot of their tokens: those before it are the keepers of sessions and of keys that expire.
-pub const SLOT: usize = 3;
 /// Requests in a turn.
 const BUDGET: usize = 64;
 /// What may wait to be submitted on one worker; beyond it a request is refused as [`Refusal::Busy`].
@@ -81,7 +79,7 @@ impl Locals {
         for _ in 0..BUDGET {
             let Some(request) = self.waiting.pop_front() else { return };
             self.requests += 1;
-            let token = pack(Owner::Keeper, SLOT, self.requests);
+            let token = pack(Owner::Keeper, keeper::LOCALS, self.requests);
             let asked =
                 Request { session: request.session, ..Request::new(token, request.procedure, &request.args) };
             let submitted =

@@ -37,8 +37,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use highwater_redis::Door;
-use highwater_redis::host::token::{Owner, unpack};
-use highwater_redis::host::{Expiry, Modules, Sessions, Users, Watch, forward as requests, users};
+use highwater_redis::host::token::{Owner, keeper, unpack};
+use highwater_redis::host::{Expiry, Modules, Sessions, Users, Watch, users};
 use highwater_seam::{Nanos, Next, Outbox, Refusal, Worker};
 
 use crate::clock::monotonic;
@@ -59,7 +59,7 @@ pub use clients::Rules;
 use coordinators::Coordinators;
 pub use crowd::Limits;
 use forward::Forwarding;
-use keepers::{Desk, Keepers, Released};
+use keepers::{Desk, Keepers};
 use keys::{KEY_PEER, KEY_WAKER};
 use locals::Locals;
 pub use locals::{Answer, Ended, LocalRequest};
@@ -126,6 +126,8 @@ pub struct WorkerThread {
     drained: bool,
     /// If the node has a disk.
     writing: Option<Writing>,
+    /// Requests of the program that the node is part of.
+    locals: Locals,
     keepers: Keepers,
     forwarding: Forwarding,
     /// What the ring receives into; 0 without one.
@@ -159,13 +161,8 @@ impl WorkerThread {
             rests_at: None,
             drained: false,
             writing: shared.journal().map(|queues| Writing::new(queues.clone(), index)),
-            keepers: Keepers {
-                locals: Some(Locals::new(shared.clone(), index)),
-                sessions,
-                expiry,
-                users,
-                modules,
-            },
+            locals: Locals::new(shared.clone(), index),
+            keepers: Keepers { sessions, expiry, users, modules },
             forwarding,
             ring_bytes,
             shared,
@@ -210,15 +207,16 @@ impl WorkerThread {
         self.rest(now);
         if self.shared.ending() {
             self.clients.part(now, self.referral(), &self.poller);
-            self.refuse_locals();
-            let gate = self.clients.gate();
             let referral = self.referral();
+            self.locals.refuse(referral);
+            let gate = self.clients.gate();
             self.forwarding.serve(now, &mut *self.engine, gate, Some(referral));
         } else {
             self.clients.submit(now, &mut *self.engine, &mut self.forwarding.upstream);
             let gate = self.clients.gate();
             self.forwarding.serve(now, &mut *self.engine, gate, None);
             let meter = &self.shared.meters[self.index];
+            self.locals.submit(now, &mut *self.engine);
             self.keepers.turn(&Desk { now, door: self.clients.door(), meter }, &mut *self.engine);
         }
         let appetite = self.submit_load(now);
@@ -253,7 +251,9 @@ impl WorkerThread {
         let upstream = &self.forwarding.upstream;
         let later = (self.clients.puts_off() || upstream.is_leaving()).then(|| upstream.deadline()).flatten();
         let deadlines = [self.clients.deadline(), self.coordinators.deadline(), self.rests_at, later];
-        for at in deadlines.into_iter().chain([self.keepers.next()]).flatten() {
+        // A node that ends gives its keepers no turn.
+        let keepers = if self.shared.ending() { None } else { self.keepers.next() };
+        for at in deadlines.into_iter().chain([keepers, self.locals.next()]).flatten() {
             next = next.sooner(Next::At(at));
         }
         Ok(match appetite {
@@ -279,19 +279,9 @@ impl WorkerThread {
         }
     }
 
-    /// The node is ending: the program is told what clients are.
-    fn refuse_locals(&mut self) {
-        let referral = self.referral();
-        if let Some(locals) = &mut self.keepers.locals {
-            locals.refuse(referral);
-        }
-    }
-
     /// The node is ending: says so when nobody waits for anything any more.
     fn drain(&mut self) {
-        let owes = self.clients.owes()
-            || self.keepers.locals.as_ref().is_some_and(Locals::owes)
-            || self.forwarding.owes();
+        let owes = self.clients.owes() || self.locals.owes() || self.forwarding.owes();
         if self.shared.ending() && !self.drained && !owes {
             self.drained = true;
             self.shared.drained();
@@ -328,16 +318,18 @@ impl WorkerThread {
                             load.released(now, at, slot, number, released.outcome);
                         }
                     }
-                    Owner::Keeper if slot == requests::SLOT => {
+                    Owner::Keeper if slot == keeper::GUESTS => {
                         let (outcome, when) = (released.outcome, released.at);
                         self.forwarding.released(number, outcome, when, out.content(released));
                     }
+                    Owner::Keeper if slot == keeper::LOCALS => {
+                        self.locals.released(number, released.outcome, out.content(released));
+                    }
                     Owner::Keeper => {
                         let meter = &self.shared.meters[self.index];
-                        let (outcome, reply) = (released.outcome, out.content(released));
-                        let released = Released { number, outcome, reply };
                         let desk = Desk { now, door: self.clients.door(), meter };
-                        let known = self.keepers.released(&desk, slot, &released);
+                        let (outcome, reply) = (released.outcome, out.content(released));
+                        let known = self.keepers.released(&desk, slot, outcome, reply);
                         debug_assert!(known, "slot {slot} is a keeper's");
                     }
                     Owner::Loader => {

@@ -17,10 +17,8 @@ impl Categories {
 
     /// Those of a command or subcommand.
     pub fn of(named: &Named) -> Categories {
-        let mut found = match named.sub {
-            None => named.spec.categories.unwrap_or_else(|| by_group(named.spec)),
-            Some(sub) => sub.categories,
-        };
+        let of_command = || named.spec.categories.unwrap_or_else(|| by_group(named.spec));
+        let mut found = named.sub.and_then(|sub| sub.categories).unwrap_or_else(of_command);
         if found & category::FAST == 0 {
             found |= category::SLOW;
         }

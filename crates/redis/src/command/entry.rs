@@ -124,6 +124,7 @@ macro_rules! entries {
         }
 
         /// Their entries.
+        #[allow(clippy::needless_update, reason = "few subcommands say all")]
         pub(super) const ENTRIES: &[$crate::command::Spec] = {
             #[allow(unused_imports, reason = "not every family has need of all")]
             use $crate::command::entry::words::*;
@@ -145,17 +146,52 @@ macro_rules! entries {
     };
 }
 
-/// Second words that change what a command does.
+/// Second words that change what a command does. `help "5.0.0" {}` is Redis's, since that version, and `our_help` ours.
 macro_rules! subcommands {
-    ($command:literal: $($name:literal $arity:literal { $($field:ident: $value:expr),* $(,)? })*) => {
-        &[$(#[allow(clippy::needless_update, reason = "few say all")] $crate::command::Subcommand {
-            name: $name,
-            full_name: concat!($command, "|", $name),
-            arity: $arity,
-            $($field: $value,)*
-            ..$crate::command::Subcommand::BARE
-        },)*]
+    ($command:literal: $($name:tt $arity:literal $facts:tt)*) => {
+        &[$($crate::command::entry::subcommand!($command $name $arity $facts),)*]
     };
 }
 
-pub(crate) use {commands, entries, subcommands};
+/// One of them.
+macro_rules! subcommand {
+    ($command:literal help $since:literal { $($fact:tt)* }) => {
+        $crate::command::entry::subcommand!($command "help" 2 {
+            flags: LOADING | STALE,
+            docs: concat!(
+                "summary Show helpful text about the different subcommands\nsince ", $since, "\ncomplexity O(1)"
+            ),
+            $($fact)*
+        })
+    };
+    ($command:literal our_help $since:literal { $($fact:tt)* }) => {
+        $crate::command::entry::subcommand!($command "help" 2 {
+            docs: concat!("summary Show helpful text about the different subcommands\nsince ", $since),
+            $($fact)*
+        })
+    };
+    ($command:literal $name:literal $arity:literal { $($field:ident: $value:expr),* $(,)? }) => {
+        $crate::command::Subcommand {
+            name: $name,
+            full_name: concat!($command, "|", $name),
+            arity: $arity,
+            $($field: $crate::command::entry::fact!($field $value),)*
+            ..$crate::command::Subcommand::BARE
+        }
+    };
+}
+
+/// A field of a subcommand, which may be left out for its command's.
+macro_rules! fact {
+    (flags $value:expr) => {
+        Some(Flags($value))
+    };
+    (categories $value:expr) => {
+        Some($value)
+    };
+    ($field:ident $value:expr) => {
+        $value
+    };
+}
+
+pub(crate) use {commands, entries, fact, subcommand, subcommands};

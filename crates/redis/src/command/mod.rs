@@ -158,8 +158,8 @@ pub struct Subcommand {
     pub keys: Keys,
     /// As of a command.
     pub specs: &'static str,
-    /// Its [categories](category), but for those that follow from them.
-    pub categories: u32,
+    /// Its [categories](category), but for those that follow from them; `None`: they are those of the command.
+    pub categories: Option<u32>,
     /// Tips for clients, as Redis has them, with commas between.
     pub tips: &'static str,
     /// The things that `COMMAND DOCS` tells, as [`docs`] has it.
@@ -202,7 +202,7 @@ impl Subcommand {
         flags: None,
         keys: Keys::NONE,
         specs: "",
-        categories: 0,
+        categories: None,
         tips: "",
         docs: "",
     };
@@ -303,7 +303,25 @@ impl Spec {
         self.uses = [self.use_at(0), self.use_at(second)];
         self.id = id;
         self.family = family;
+        self.holds_together();
         self
+    }
+
+    /// An entry that contradicts itself does not compile.
+    const fn holds_together(&self) {
+        assert!(
+            !self.flags.has(flags::BLOCKING) || self.wait.is_some(),
+            "what blocks says what it waits for"
+        );
+        let (name, mut at) = (self.name.as_bytes(), 0);
+        while at < self.subcommands.len() {
+            let full = self.subcommands[at].full_name.as_bytes();
+            assert!(
+                begins(full, 0, name) && begins(full, name.len(), b"|"),
+                "a subcommand of another command"
+            );
+            at += 1;
+        }
     }
 
     /// The use of a key that the specification says which begins there.

@@ -29,7 +29,7 @@ commands! {
         ",
         subcommands: subcommands! { "acl":
             "cat" -2 {
-                flags: Some(Flags(NOSCRIPT | LOADING | STALE)),
+                flags: NOSCRIPT | LOADING | STALE, categories: 0,
                 docs: "
                     summary List the ACL categories or the commands inside a category
                     since 6.0.0
@@ -38,7 +38,7 @@ commands! {
                 ",
             }
             "deluser" -3 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN,
                 docs: "
                     summary Remove the specified ACL users and the associated rules
                     since 6.0.0
@@ -47,7 +47,7 @@ commands! {
                 ",
             }
             "dryrun" -4 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN,
                 docs: "
                     summary Returns whether the user can execute the given command without executing the command.
                     since 7.0.0
@@ -58,7 +58,7 @@ commands! {
                 ",
             }
             "genpass" -2 {
-                flags: Some(Flags(NOSCRIPT | LOADING | STALE)),
+                flags: NOSCRIPT | LOADING | STALE, categories: 0,
                 docs: "
                     summary Generate a pseudorandom secure password to use for ACL users
                     since 6.0.0
@@ -67,7 +67,7 @@ commands! {
                 ",
             }
             "getuser" 3 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN,
                 docs: "
                     summary Get the rules for a specific ACL user
                     since 6.0.0
@@ -77,16 +77,9 @@ commands! {
                     - username: string
                 ",
             }
-            "help" 2 {
-                flags: Some(Flags(LOADING | STALE)),
-                docs: "
-                    summary Show helpful text about the different subcommands
-                    since 6.0.0
-                    complexity O(1)
-                ",
-            }
+            help "6.0.0" { categories: 0 }
             "list" 2 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN,
                 docs: "
                     summary List the current ACL rules in ACL config file format
                     since 6.0.0
@@ -94,7 +87,7 @@ commands! {
                 ",
             }
             "load" 2 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN,
                 docs: "
                     summary Reload the ACLs from the configured ACL file
                     since 6.0.0
@@ -102,7 +95,7 @@ commands! {
                 ",
             }
             "log" -2 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN,
                 docs: "
                     summary List latest events denied because of ACLs in place
                     since 6.0.0
@@ -113,7 +106,7 @@ commands! {
                 ",
             }
             "save" 2 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN,
                 docs: "
                     summary Save the current ACL rules in the configured ACL file
                     since 6.0.0
@@ -121,7 +114,7 @@ commands! {
                 ",
             }
             "setuser" -3 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN,
                 docs: "
                     summary Modify or create the rules for a specific ACL user
                     since 6.0.0
@@ -133,7 +126,7 @@ commands! {
                 ",
             }
             "users" 2 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN,
                 docs: "
                     summary List the username of all the configured ACL rules
                     since 6.0.0
@@ -141,7 +134,7 @@ commands! {
                 ",
             }
             "whoami" 2 {
-                flags: Some(Flags(NOSCRIPT | LOADING | STALE)),
+                flags: NOSCRIPT | LOADING | STALE, categories: 0,
                 docs: "
                     summary Return the name of the user associated to the current connection
                     since 6.0.0

@@ -28,7 +28,7 @@ commands! {
         ",
         subcommands: subcommands! { "config":
             "get" -3 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN,
                 docs: "
                     summary Get the values of configuration parameters
                     since 2.0.0
@@ -38,16 +38,9 @@ commands! {
                     -- parameter: string
                 ",
             }
-            "help" 2 {
-                flags: Some(Flags(LOADING | STALE)),
-                docs: "
-                    summary Show helpful text about the different subcommands
-                    since 5.0.0
-                    complexity O(1)
-                ",
-            }
+            help "5.0.0" { categories: 0 }
             "resetstat" 2 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN,
                 docs: "
                     summary Reset the stats returned by INFO
                     since 2.0.0
@@ -55,7 +48,7 @@ commands! {
                 ",
             }
             "rewrite" 2 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN,
                 docs: "
                     summary Rewrite the configuration file with the in memory configuration
                     since 2.8.0
@@ -63,7 +56,7 @@ commands! {
                 ",
             }
             "set" -4 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), tips: "request_policy:all_nodes,response_policy:all_succeeded", categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, tips: "request_policy:all_nodes,response_policy:all_succeeded", categories: category::ADMIN,
                 docs: "
                     summary Set configuration parameters to the given values
                     since 2.0.0

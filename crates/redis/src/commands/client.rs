@@ -31,7 +31,7 @@ commands! {
         ",
         subcommands: subcommands! { "client":
             "id" 2 {
-                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), categories: category::CONNECTION,
+                flags: NOSCRIPT | LOADING | STALE, categories: category::CONNECTION,
                 docs: "
                     summary Returns the client ID for the current connection
                     since 5.0.0
@@ -39,7 +39,7 @@ commands! {
                 ",
             }
             "info" 2 {
-                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), tips: "nondeterministic_output", categories: category::CONNECTION,
+                flags: NOSCRIPT | LOADING | STALE, tips: "nondeterministic_output", categories: category::CONNECTION,
                 docs: "
                     summary Returns information about the current client connection.
                     since 6.2.0
@@ -47,7 +47,7 @@ commands! {
                 ",
             }
             "list" -2 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), tips: "nondeterministic_output", categories: category::ADMIN | category::CONNECTION,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, tips: "nondeterministic_output", categories: category::ADMIN | category::CONNECTION,
                 docs: "
                     summary Get the list of client connections
                     since 2.4.0
@@ -68,7 +68,7 @@ commands! {
                 ",
             }
             "kill" -3 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN | category::CONNECTION,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN | category::CONNECTION,
                 docs: "
                     summary Kill the connection of a client
                     since 2.4.0
@@ -95,7 +95,7 @@ commands! {
                 ",
             }
             "pause" -3 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN | category::CONNECTION,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN | category::CONNECTION,
                 docs: "
                     summary Stop processing commands from clients for some time
                     since 2.9.50
@@ -108,7 +108,7 @@ commands! {
                 ",
             }
             "unpause" 2 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN | category::CONNECTION,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN | category::CONNECTION,
                 docs: "
                     summary Resume processing of clients that were paused
                     since 6.2.0
@@ -116,7 +116,7 @@ commands! {
                 ",
             }
             "reply" 3 {
-                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), categories: category::CONNECTION,
+                flags: NOSCRIPT | LOADING | STALE, categories: category::CONNECTION,
                 docs: "
                     summary Instruct the server whether to reply to commands
                     since 3.2.0
@@ -128,7 +128,7 @@ commands! {
                 ",
             }
             "unblock" -3 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN | category::CONNECTION,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN | category::CONNECTION,
                 docs: "
                     summary Unblock a client blocked in a blocking command from a different connection
                     since 5.0.0
@@ -140,7 +140,7 @@ commands! {
                 ",
             }
             "getredir" 2 {
-                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), categories: category::CONNECTION,
+                flags: NOSCRIPT | LOADING | STALE, categories: category::CONNECTION,
                 docs: "
                     summary Get tracking notifications redirection client ID if any
                     since 6.0.0
@@ -148,7 +148,7 @@ commands! {
                 ",
             }
             "tracking" -3 {
-                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), categories: category::CONNECTION,
+                flags: NOSCRIPT | LOADING | STALE, categories: category::CONNECTION,
                 docs: "
                     summary Enable or disable server assisted client side caching support
                     since 6.0.0
@@ -165,7 +165,7 @@ commands! {
                 ",
             }
             "trackinginfo" 2 {
-                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), categories: category::CONNECTION,
+                flags: NOSCRIPT | LOADING | STALE, categories: category::CONNECTION,
                 docs: "
                     summary Return information about server assisted client side caching for the current connection
                     since 6.2.0
@@ -173,7 +173,7 @@ commands! {
                 ",
             }
             "caching" 3 {
-                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), categories: category::CONNECTION,
+                flags: NOSCRIPT | LOADING | STALE, categories: category::CONNECTION,
                 docs: "
                     summary Instruct the server about tracking or not keys in the next request
                     since 6.0.0
@@ -184,7 +184,7 @@ commands! {
                 ",
             }
             "no-evict" 3 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), categories: category::ADMIN | category::CONNECTION,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, categories: category::ADMIN | category::CONNECTION,
                 docs: "
                     summary Set client eviction mode for the current connection
                     since 7.0.0
@@ -205,7 +205,7 @@ commands! {
                 ",
             }
             "getname" 2 {
-                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), categories: category::CONNECTION,
+                flags: NOSCRIPT | LOADING | STALE, categories: category::CONNECTION,
                 docs: "
                     summary Get the current connection name
                     since 2.6.9
@@ -213,7 +213,7 @@ commands! {
                 ",
             }
             "setname" 3 {
-                flags: Some(Flags(NOSCRIPT | LOADING | STALE)), categories: category::CONNECTION,
+                flags: NOSCRIPT | LOADING | STALE, categories: category::CONNECTION,
                 docs: "
                     summary Set the current connection name
                     since 2.6.9
@@ -231,14 +231,7 @@ commands! {
                     -- libver: string 'LIB-VER'
                 ",
             }
-            "help" 2 {
-                flags: Some(Flags(LOADING | STALE)), categories: category::CONNECTION,
-                docs: "
-                    summary Show helpful text about the different subcommands
-                    since 5.0.0
-                    complexity O(1)
-                ",
-            }
+            help "5.0.0" { categories: category::CONNECTION }
         },
     }
 }

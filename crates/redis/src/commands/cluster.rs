@@ -27,7 +27,7 @@ commands! {
         ",
         subcommands: subcommands! { "cluster":
             "slots" 2 {
-                flags: Some(Flags(STALE)), tips: "nondeterministic_output", categories: category::CONNECTION,
+                flags: STALE, tips: "nondeterministic_output", categories: category::CONNECTION,
                 docs: "
                     summary Get array of Cluster slot to node mappings
                     since 3.0.0
@@ -40,7 +40,7 @@ commands! {
                 ",
             }
             "shards" 2 {
-                flags: Some(Flags(STALE)), tips: "nondeterministic_output", categories: category::CONNECTION,
+                flags: STALE, tips: "nondeterministic_output", categories: category::CONNECTION,
                 docs: "
                     summary Get array of cluster slots to node mappings
                     since 7.0.0
@@ -48,7 +48,7 @@ commands! {
                 ",
             }
             "nodes" 2 {
-                flags: Some(Flags(STALE)), tips: "nondeterministic_output", categories: category::CONNECTION,
+                flags: STALE, tips: "nondeterministic_output", categories: category::CONNECTION,
                 docs: "
                     summary Get Cluster config for the node
                     since 3.0.0
@@ -56,7 +56,7 @@ commands! {
                 ",
             }
             "info" 2 {
-                flags: Some(Flags(STALE)), tips: "nondeterministic_output", categories: category::CONNECTION,
+                flags: STALE, tips: "nondeterministic_output", categories: category::CONNECTION,
                 docs: "
                     summary Provides info about Redis Cluster node state
                     since 3.0.0
@@ -64,7 +64,7 @@ commands! {
                 ",
             }
             "keyslot" 3 {
-                flags: Some(Flags(STALE)), categories: category::CONNECTION,
+                flags: STALE, categories: category::CONNECTION,
                 docs: "
                     summary Returns the hash slot of the specified key
                     since 3.0.0
@@ -73,7 +73,7 @@ commands! {
                 ",
             }
             "countkeysinslot" 3 {
-                flags: Some(Flags(STALE)),
+                flags: STALE, categories: 0,
                 docs: "
                     summary Return the number of local keys in the specified hash slot
                     since 3.0.0
@@ -82,7 +82,7 @@ commands! {
                 ",
             }
             "getkeysinslot" 4 {
-                flags: Some(Flags(STALE)), tips: "nondeterministic_output",
+                flags: STALE, tips: "nondeterministic_output", categories: 0,
                 docs: "
                     summary Return local key names in the specified hash slot
                     since 3.0.0
@@ -92,7 +92,7 @@ commands! {
                 ",
             }
             "myid" 2 {
-                flags: Some(Flags(STALE)), categories: category::CONNECTION,
+                flags: STALE, categories: category::CONNECTION,
                 docs: "
                     summary Return the node id
                     since 3.0.0
@@ -107,7 +107,7 @@ commands! {
                 ",
             }
             "replicas" 3 {
-                flags: Some(Flags(ADMIN | STALE)), tips: "nondeterministic_output", categories: category::ADMIN,
+                flags: ADMIN | STALE, tips: "nondeterministic_output", categories: category::ADMIN,
                 docs: "
                     summary List replica nodes of the specified master node
                     since 5.0.0
@@ -116,7 +116,7 @@ commands! {
                 ",
             }
             "slaves" 3 {
-                flags: Some(Flags(ADMIN | STALE)), tips: "nondeterministic_output", categories: category::ADMIN,
+                flags: ADMIN | STALE, tips: "nondeterministic_output", categories: category::ADMIN,
                 docs: "
                     summary List replica nodes of the specified master node
                     since 3.0.0
@@ -128,7 +128,7 @@ commands! {
                 ",
             }
             "count-failure-reports" 3 {
-                flags: Some(Flags(ADMIN | STALE)), tips: "nondeterministic_output", categories: category::ADMIN,
+                flags: ADMIN | STALE, tips: "nondeterministic_output", categories: category::ADMIN,
                 docs: "
                     summary Return the number of failure reports active for a given node
                     since 3.0.0
@@ -137,23 +137,16 @@ commands! {
                 ",
             }
             "links" 2 {
-                flags: Some(Flags(STALE)), tips: "nondeterministic_output", categories: category::CONNECTION,
+                flags: STALE, tips: "nondeterministic_output", categories: category::CONNECTION,
                 docs: "
                     summary Returns a list of all TCP links to and from peer nodes in cluster
                     since 7.0.0
                     complexity O(N) where N is the total number of Cluster nodes
                 ",
             }
-            "help" 2 {
-                flags: Some(Flags(LOADING | STALE)),
-                docs: "
-                    summary Show helpful text about the different subcommands
-                    since 5.0.0
-                    complexity O(1)
-                ",
-            }
+            help "5.0.0" { categories: 0 }
             "addslots" -3 {
-                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                flags: ADMIN | STALE | NO_ASYNC_LOADING, categories: category::ADMIN,
                 docs: "
                     summary Assign new hash slots to receiving node
                     since 3.0.0
@@ -162,7 +155,7 @@ commands! {
                 ",
             }
             "addslotsrange" -4 {
-                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                flags: ADMIN | STALE | NO_ASYNC_LOADING, categories: category::ADMIN,
                 docs: "
                     summary Assign new hash slots to receiving node
                     since 7.0.0
@@ -173,7 +166,7 @@ commands! {
                 ",
             }
             "bumpepoch" 2 {
-                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), tips: "nondeterministic_output", categories: category::ADMIN,
+                flags: ADMIN | STALE | NO_ASYNC_LOADING, tips: "nondeterministic_output", categories: category::ADMIN,
                 docs: "
                     summary Advance the cluster config epoch
                     since 3.0.0
@@ -181,7 +174,7 @@ commands! {
                 ",
             }
             "delslots" -3 {
-                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                flags: ADMIN | STALE | NO_ASYNC_LOADING, categories: category::ADMIN,
                 docs: "
                     summary Set hash slots as unbound in receiving node
                     since 3.0.0
@@ -190,7 +183,7 @@ commands! {
                 ",
             }
             "delslotsrange" -4 {
-                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                flags: ADMIN | STALE | NO_ASYNC_LOADING, categories: category::ADMIN,
                 docs: "
                     summary Set hash slots as unbound in receiving node
                     since 7.0.0
@@ -201,7 +194,7 @@ commands! {
                 ",
             }
             "failover" -2 {
-                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                flags: ADMIN | STALE | NO_ASYNC_LOADING, categories: category::ADMIN,
                 docs: "
                     summary Forces a replica to perform a manual failover of its master.
                     since 3.0.0
@@ -212,7 +205,7 @@ commands! {
                 ",
             }
             "flushslots" 2 {
-                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                flags: ADMIN | STALE | NO_ASYNC_LOADING, categories: category::ADMIN,
                 docs: "
                     summary Delete a node's own slots information
                     since 3.0.0
@@ -220,7 +213,7 @@ commands! {
                 ",
             }
             "forget" 3 {
-                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                flags: ADMIN | STALE | NO_ASYNC_LOADING, categories: category::ADMIN,
                 docs: "
                     summary Remove a node from the nodes table
                     since 3.0.0
@@ -229,7 +222,7 @@ commands! {
                 ",
             }
             "meet" -4 {
-                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                flags: ADMIN | STALE | NO_ASYNC_LOADING, categories: category::ADMIN,
                 docs: "
                     summary Force a node cluster to handshake with another node
                     since 3.0.0
@@ -241,7 +234,7 @@ commands! {
                 ",
             }
             "replicate" 3 {
-                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                flags: ADMIN | STALE | NO_ASYNC_LOADING, categories: category::ADMIN,
                 docs: "
                     summary Reconfigure a node as a replica of the specified master node
                     since 3.0.0
@@ -250,7 +243,7 @@ commands! {
                 ",
             }
             "reset" -2 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | STALE)), categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | STALE, categories: category::ADMIN,
                 docs: "
                     summary Reset a Redis Cluster node
                     since 3.0.0
@@ -261,7 +254,7 @@ commands! {
                 ",
             }
             "saveconfig" 2 {
-                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                flags: ADMIN | STALE | NO_ASYNC_LOADING, categories: category::ADMIN,
                 docs: "
                     summary Forces the node to save cluster state on disk
                     since 3.0.0
@@ -269,7 +262,7 @@ commands! {
                 ",
             }
             "set-config-epoch" 3 {
-                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                flags: ADMIN | STALE | NO_ASYNC_LOADING, categories: category::ADMIN,
                 docs: "
                     summary Set the configuration epoch in a new node
                     since 3.0.0
@@ -278,7 +271,7 @@ commands! {
                 ",
             }
             "setslot" -4 {
-                flags: Some(Flags(ADMIN | STALE | NO_ASYNC_LOADING)), categories: category::ADMIN,
+                flags: ADMIN | STALE | NO_ASYNC_LOADING, categories: category::ADMIN,
                 docs: "
                     summary Bind a hash slot to a specific node
                     since 3.0.0

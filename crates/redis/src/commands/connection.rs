@@ -98,7 +98,6 @@ commands! {
         summary: "Say how old a replica's snapshot may be that this connection reads",
         subcommands: subcommands! { "hw.freshness":
             "within" 3 {
-                categories: category::FAST | category::CONNECTION,
                 docs: "
                     summary Read from a replica's snapshot that is at most so old
                     since 0.1.0
@@ -106,7 +105,6 @@ commands! {
                 ",
             }
             "since" 3 {
-                categories: category::FAST | category::CONNECTION,
                 docs: "
                     summary Read from a snapshot that holds what a token has seen
                     since 0.1.0
@@ -114,19 +112,12 @@ commands! {
                 ",
             }
             "any" 2 {
-                categories: category::FAST | category::CONNECTION,
                 docs: "
                     summary Read from any snapshot
                     since 0.1.0
                 ",
             }
-            "help" 2 {
-                categories: category::FAST | category::CONNECTION,
-                docs: "
-                    summary Show helpful text about the different subcommands
-                    since 0.1.0
-                ",
-            }
+            our_help "0.1.0" {}
         },
     }
 

@@ -74,7 +74,7 @@ commands! {
         ",
         subcommands: subcommands! { "function":
             "delete" 3 {
-                flags: Some(Flags(WRITE | NOSCRIPT)), tips: "request_policy:all_shards,response_policy:all_succeeded", categories: category::WRITE | category::SCRIPTING,
+                flags: WRITE | NOSCRIPT, tips: "request_policy:all_shards,response_policy:all_succeeded", categories: category::WRITE | category::SCRIPTING,
                 docs: "
                     summary Delete a function by name
                     since 7.0.0
@@ -83,7 +83,7 @@ commands! {
                 ",
             }
             "dump" 2 {
-                flags: Some(Flags(NOSCRIPT)), categories: category::SCRIPTING,
+                flags: NOSCRIPT, categories: category::SCRIPTING,
                 docs: "
                     summary Dump all functions into a serialized binary payload
                     since 7.0.0
@@ -91,7 +91,7 @@ commands! {
                 ",
             }
             "flush" -2 {
-                flags: Some(Flags(WRITE | NOSCRIPT)), tips: "request_policy:all_shards,response_policy:all_succeeded", categories: category::WRITE | category::SCRIPTING,
+                flags: WRITE | NOSCRIPT, tips: "request_policy:all_shards,response_policy:all_succeeded", categories: category::WRITE | category::SCRIPTING,
                 docs: "
                     summary Deleting all functions
                     since 7.0.0
@@ -101,16 +101,9 @@ commands! {
                     -- sync: pure-token 'SYNC'
                 ",
             }
-            "help" 2 {
-                flags: Some(Flags(LOADING | STALE)), categories: category::SCRIPTING,
-                docs: "
-                    summary Show helpful text about the different subcommands
-                    since 7.0.0
-                    complexity O(1)
-                ",
-            }
+            help "7.0.0" { categories: category::SCRIPTING }
             "kill" 2 {
-                flags: Some(Flags(NOSCRIPT | ALLOW_BUSY)), tips: "request_policy:all_shards,response_policy:one_succeeded", categories: category::SCRIPTING,
+                flags: NOSCRIPT | ALLOW_BUSY, tips: "request_policy:all_shards,response_policy:one_succeeded", categories: category::SCRIPTING,
                 docs: "
                     summary Kill the function currently in execution.
                     since 7.0.0
@@ -118,7 +111,7 @@ commands! {
                 ",
             }
             "list" -2 {
-                flags: Some(Flags(NOSCRIPT)), tips: "nondeterministic_output_order", categories: category::SCRIPTING,
+                flags: NOSCRIPT, tips: "nondeterministic_output_order", categories: category::SCRIPTING,
                 docs: "
                     summary List information about all the functions
                     since 7.0.0
@@ -128,7 +121,7 @@ commands! {
                 ",
             }
             "load" -3 {
-                flags: Some(Flags(WRITE | DENYOOM | NOSCRIPT)), tips: "request_policy:all_shards,response_policy:all_succeeded", categories: category::WRITE | category::SCRIPTING,
+                flags: WRITE | DENYOOM | NOSCRIPT, tips: "request_policy:all_shards,response_policy:all_succeeded", categories: category::WRITE | category::SCRIPTING,
                 docs: "
                     summary Create a function with the given arguments (name, code, description)
                     since 7.0.0
@@ -138,7 +131,7 @@ commands! {
                 ",
             }
             "restore" -3 {
-                flags: Some(Flags(WRITE | DENYOOM | NOSCRIPT)), tips: "request_policy:all_shards,response_policy:all_succeeded", categories: category::WRITE | category::SCRIPTING,
+                flags: WRITE | DENYOOM | NOSCRIPT, tips: "request_policy:all_shards,response_policy:all_succeeded", categories: category::WRITE | category::SCRIPTING,
                 docs: "
                     summary Restore all the functions on the given payload
                     since 7.0.0
@@ -151,7 +144,7 @@ commands! {
                 ",
             }
             "stats" 2 {
-                flags: Some(Flags(NOSCRIPT | ALLOW_BUSY)), tips: "nondeterministic_output,request_policy:all_shards,response_policy:special", categories: category::SCRIPTING,
+                flags: NOSCRIPT | ALLOW_BUSY, tips: "nondeterministic_output,request_policy:all_shards,response_policy:special", categories: category::SCRIPTING,
                 docs: "
                     summary Return information about the function currently running (name, description, duration)
                     since 7.0.0

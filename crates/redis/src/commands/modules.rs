@@ -24,7 +24,6 @@ commands! {
         wait: Some(wait_for_load),
         subcommands: subcommands! { "hw.module":
             "load" -4 {
-                categories: category::ADMIN | category::SCRIPTING,
                 docs: "
                     summary Load a WebAssembly module in the whole cluster
                     since 0.2.0
@@ -35,7 +34,6 @@ commands! {
                 ",
             }
             "unload" 3 {
-                categories: category::ADMIN | category::SCRIPTING,
                 docs: "
                     summary Unload a module; who runs it goes on
                     since 0.2.0
@@ -44,7 +42,6 @@ commands! {
                 ",
             }
             "list" 2 {
-                categories: category::ADMIN | category::SCRIPTING,
                 docs: "
                     summary List the modules
                     since 0.2.0
@@ -52,7 +49,6 @@ commands! {
                 ",
             }
             "info" 3 {
-                categories: category::ADMIN | category::SCRIPTING,
                 docs: "
                     summary Describe a module and its procedures
                     since 0.2.0
@@ -60,14 +56,8 @@ commands! {
                     - name: string
                 ",
             }
-            "compile" 2 { categories: category::ADMIN | category::SCRIPTING }
-            "help" 2 {
-                categories: category::ADMIN | category::SCRIPTING,
-                docs: "
-                    summary Show helpful text about the different subcommands
-                    since 0.2.0
-                ",
-            }
+            "compile" 2 {}
+            our_help "0.2.0" {}
         },
     }
 

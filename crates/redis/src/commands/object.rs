@@ -28,7 +28,7 @@ commands! {
         ",
         subcommands: subcommands! { "object":
             "encoding" 3 {
-                flags: Some(Flags(READONLY)), keys: Keys { first: 2, last: 2, step: 1 }, specs: "RO index 2 range 0 1 0", tips: "nondeterministic_output", categories: category::KEYSPACE | category::READ,
+                flags: READONLY, keys: Keys { first: 2, last: 2, step: 1 }, specs: "RO index 2 range 0 1 0", tips: "nondeterministic_output", categories: category::KEYSPACE | category::READ,
                 docs: "
                     summary Inspect the internal encoding of a Redis object
                     since 2.2.3
@@ -37,7 +37,7 @@ commands! {
                 ",
             }
             "freq" 3 {
-                flags: Some(Flags(READONLY)), keys: Keys { first: 2, last: 2, step: 1 }, specs: "RO index 2 range 0 1 0", tips: "nondeterministic_output", categories: category::KEYSPACE | category::READ,
+                flags: READONLY, keys: Keys { first: 2, last: 2, step: 1 }, specs: "RO index 2 range 0 1 0", tips: "nondeterministic_output", categories: category::KEYSPACE | category::READ,
                 docs: "
                     summary Get the logarithmic access frequency counter of a Redis object
                     since 4.0.0
@@ -45,16 +45,9 @@ commands! {
                     - key: key #0
                 ",
             }
-            "help" 2 {
-                flags: Some(Flags(LOADING | STALE)), categories: category::KEYSPACE,
-                docs: "
-                    summary Show helpful text about the different subcommands
-                    since 6.2.0
-                    complexity O(1)
-                ",
-            }
+            help "6.2.0" { categories: category::KEYSPACE }
             "idletime" 3 {
-                flags: Some(Flags(READONLY)), keys: Keys { first: 2, last: 2, step: 1 }, specs: "RO index 2 range 0 1 0", tips: "nondeterministic_output", categories: category::KEYSPACE | category::READ,
+                flags: READONLY, keys: Keys { first: 2, last: 2, step: 1 }, specs: "RO index 2 range 0 1 0", tips: "nondeterministic_output", categories: category::KEYSPACE | category::READ,
                 docs: "
                     summary Get the time since a Redis object was last accessed
                     since 2.2.3
@@ -63,7 +56,7 @@ commands! {
                 ",
             }
             "refcount" 3 {
-                flags: Some(Flags(READONLY)), keys: Keys { first: 2, last: 2, step: 1 }, specs: "RO index 2 range 0 1 0", tips: "nondeterministic_output", categories: category::KEYSPACE | category::READ,
+                flags: READONLY, keys: Keys { first: 2, last: 2, step: 1 }, specs: "RO index 2 range 0 1 0", tips: "nondeterministic_output", categories: category::KEYSPACE | category::READ,
                 docs: "
                     summary Get the number of references to the value of the key
                     since 2.2.3
@@ -85,7 +78,7 @@ commands! {
         ",
         subcommands: subcommands! { "memory":
             "usage" -3 {
-                flags: Some(Flags(READONLY)), keys: Keys { first: 2, last: 2, step: 1 }, specs: "RO index 2 range 0 1 0", categories: category::READ,
+                flags: READONLY, keys: Keys { first: 2, last: 2, step: 1 }, specs: "RO index 2 range 0 1 0", categories: category::READ,
                 docs: "
                     summary Estimate the memory usage of a key
                     since 4.0.0
@@ -94,16 +87,9 @@ commands! {
                     - count: integer 'SAMPLES' optional
                 ",
             }
-            "help" 2 {
-                flags: Some(Flags(LOADING | STALE)),
-                docs: "
-                    summary Show helpful text about the different subcommands
-                    since 4.0.0
-                    complexity O(1)
-                ",
-            }
+            help "4.0.0" { categories: 0 }
             "doctor" 2 {
-                flags: Some(Flags(0)), tips: "nondeterministic_output,request_policy:all_shards,response_policy:special",
+                flags: 0, tips: "nondeterministic_output,request_policy:all_shards,response_policy:special", categories: 0,
                 docs: "
                     summary Outputs memory problems report
                     since 4.0.0
@@ -111,7 +97,7 @@ commands! {
                 ",
             }
             "malloc-stats" 2 {
-                flags: Some(Flags(0)), tips: "nondeterministic_output,request_policy:all_shards,response_policy:special",
+                flags: 0, tips: "nondeterministic_output,request_policy:all_shards,response_policy:special", categories: 0,
                 docs: "
                     summary Show allocator internal stats
                     since 4.0.0
@@ -119,7 +105,7 @@ commands! {
                 ",
             }
             "purge" 2 {
-                flags: Some(Flags(0)), tips: "request_policy:all_shards,response_policy:all_succeeded",
+                flags: 0, tips: "request_policy:all_shards,response_policy:all_succeeded", categories: 0,
                 docs: "
                     summary Ask the allocator to release memory
                     since 4.0.0
@@ -127,7 +113,7 @@ commands! {
                 ",
             }
             "stats" 2 {
-                flags: Some(Flags(0)), tips: "nondeterministic_output,request_policy:all_shards,response_policy:special",
+                flags: 0, tips: "nondeterministic_output,request_policy:all_shards,response_policy:special", categories: 0,
                 docs: "
                     summary Show memory usage details
                     since 4.0.0

@@ -107,7 +107,7 @@ commands! {
         ",
         subcommands: subcommands! { "script":
             "debug" 3 {
-                flags: Some(Flags(NOSCRIPT)), categories: category::SCRIPTING,
+                flags: NOSCRIPT, categories: category::SCRIPTING,
                 docs: "
                     summary Set the debug mode for executed scripts.
                     since 3.2.0
@@ -119,7 +119,7 @@ commands! {
                 ",
             }
             "exists" -3 {
-                flags: Some(Flags(NOSCRIPT)), tips: "request_policy:all_shards,response_policy:agg_logical_and", categories: category::SCRIPTING,
+                flags: NOSCRIPT, tips: "request_policy:all_shards,response_policy:agg_logical_and", categories: category::SCRIPTING,
                 docs: "
                     summary Check existence of scripts in the script cache.
                     since 2.6.0
@@ -128,7 +128,7 @@ commands! {
                 ",
             }
             "flush" -2 {
-                flags: Some(Flags(NOSCRIPT)), tips: "request_policy:all_nodes,response_policy:all_succeeded", categories: category::SCRIPTING,
+                flags: NOSCRIPT, tips: "request_policy:all_nodes,response_policy:all_succeeded", categories: category::SCRIPTING,
                 docs: "
                     summary Remove all the scripts from the script cache.
                     since 2.6.0
@@ -139,16 +139,9 @@ commands! {
                     -- sync: pure-token 'SYNC'
                 ",
             }
-            "help" 2 {
-                flags: Some(Flags(LOADING | STALE)), categories: category::SCRIPTING,
-                docs: "
-                    summary Show helpful text about the different subcommands
-                    since 5.0.0
-                    complexity O(1)
-                ",
-            }
+            help "5.0.0" { categories: category::SCRIPTING }
             "kill" 2 {
-                flags: Some(Flags(NOSCRIPT | ALLOW_BUSY)), tips: "request_policy:all_shards,response_policy:one_succeeded", categories: category::SCRIPTING,
+                flags: NOSCRIPT | ALLOW_BUSY, tips: "request_policy:all_shards,response_policy:one_succeeded", categories: category::SCRIPTING,
                 docs: "
                     summary Kill the script currently in execution.
                     since 2.6.0
@@ -156,7 +149,7 @@ commands! {
                 ",
             }
             "load" 3 {
-                flags: Some(Flags(NOSCRIPT | STALE)), tips: "request_policy:all_nodes,response_policy:all_succeeded", categories: category::SCRIPTING,
+                flags: NOSCRIPT | STALE, tips: "request_policy:all_nodes,response_policy:all_succeeded", categories: category::SCRIPTING,
                 docs: "
                     summary Load the specified Lua script into the script cache.
                     since 2.6.0

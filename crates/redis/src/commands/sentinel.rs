@@ -94,13 +94,7 @@ commands! {
                     - runid: string
                 ",
             }
-            "help" 2 {
-                categories: category::CONNECTION,
-                docs: "
-                    summary Show helpful text about the different subcommands
-                    since 0.1.0
-                ",
-            }
+            our_help "0.1.0" { categories: category::CONNECTION }
             "failover" 3 {
                 categories: category::CONNECTION,
                 docs: "

@@ -27,7 +27,7 @@ commands! {
         ",
         subcommands: subcommands! { "command":
             "count" 2 {
-                flags: Some(Flags(LOADING | STALE)), categories: category::CONNECTION,
+                flags: LOADING | STALE,
                 docs: "
                     summary Get total number of Redis commands
                     since 2.8.13
@@ -35,7 +35,7 @@ commands! {
                 ",
             }
             "info" -2 {
-                flags: Some(Flags(LOADING | STALE)), tips: "nondeterministic_output_order", categories: category::CONNECTION,
+                flags: LOADING | STALE, tips: "nondeterministic_output_order",
                 docs: "
                     summary Get array of specific Redis command details, or all when no argument is given.
                     since 2.8.13
@@ -45,7 +45,7 @@ commands! {
                 ",
             }
             "docs" -2 {
-                flags: Some(Flags(LOADING | STALE)), tips: "nondeterministic_output_order", categories: category::CONNECTION,
+                flags: LOADING | STALE, tips: "nondeterministic_output_order",
                 docs: "
                     summary Get array of specific Redis command documentation
                     since 7.0.0
@@ -54,7 +54,7 @@ commands! {
                 ",
             }
             "list" -2 {
-                flags: Some(Flags(LOADING | STALE)), tips: "nondeterministic_output_order", categories: category::CONNECTION,
+                flags: LOADING | STALE, tips: "nondeterministic_output_order",
                 docs: "
                     summary Get an array of Redis command names
                     since 7.0.0
@@ -66,23 +66,16 @@ commands! {
                 ",
             }
             "getkeys" -4 {
-                flags: Some(Flags(LOADING | STALE)), categories: category::CONNECTION,
+                flags: LOADING | STALE,
                 docs: "
                     summary Extract keys given a full Redis command
                     since 2.8.13
                     complexity O(N) where N is the number of arguments to the command
                 ",
             }
-            "help" 2 {
-                flags: Some(Flags(LOADING | STALE)), categories: category::CONNECTION,
-                docs: "
-                    summary Show helpful text about the different subcommands
-                    since 5.0.0
-                    complexity O(1)
-                ",
-            }
+            help "5.0.0" {}
             "getkeysandflags" -4 {
-                flags: Some(Flags(LOADING | STALE)), categories: category::CONNECTION,
+                flags: LOADING | STALE,
                 docs: "
                     summary Extract keys and access flags given a full Redis command
                     since 7.0.0

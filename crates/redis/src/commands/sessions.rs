@@ -24,27 +24,19 @@ commands! {
         summary: "Open or end a session, which numbers a client's requests",
         subcommands: subcommands! { "hw.session":
             "new" -2 {
-                categories: category::WRITE | category::FAST | category::TRANSACTION,
                 docs: "
                     summary Open a session; the reply is its id
                     since 0.1.0
                 ",
             }
             "end" 3 {
-                categories: category::WRITE | category::FAST | category::TRANSACTION,
                 docs: "
                     summary End a session
                     since 0.1.0
                     - session: integer
                 ",
             }
-            "help" 2 {
-                categories: category::WRITE | category::FAST | category::TRANSACTION,
-                docs: "
-                    summary Show helpful text about the different subcommands
-                    since 0.1.0
-                ",
-            }
+            our_help "0.1.0" {}
         },
     }
 

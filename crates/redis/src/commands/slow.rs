@@ -29,7 +29,7 @@ commands! {
         ",
         subcommands: subcommands! { "slowlog":
             "get" -2 {
-                flags: Some(Flags(ADMIN | LOADING | STALE)), tips: "request_policy:all_nodes,nondeterministic_output", categories: category::ADMIN,
+                flags: ADMIN | LOADING | STALE, tips: "request_policy:all_nodes,nondeterministic_output", categories: category::ADMIN,
                 docs: "
                     summary Get the slow log's entries
                     since 2.2.12
@@ -38,16 +38,9 @@ commands! {
                     - count: integer optional
                 ",
             }
-            "help" 2 {
-                flags: Some(Flags(LOADING | STALE)),
-                docs: "
-                    summary Show helpful text about the different subcommands
-                    since 6.2.0
-                    complexity O(1)
-                ",
-            }
+            help "6.2.0" { categories: 0 }
             "len" 2 {
-                flags: Some(Flags(ADMIN | LOADING | STALE)), tips: "request_policy:all_nodes,response_policy:agg_sum,nondeterministic_output", categories: category::ADMIN,
+                flags: ADMIN | LOADING | STALE, tips: "request_policy:all_nodes,response_policy:agg_sum,nondeterministic_output", categories: category::ADMIN,
                 docs: "
                     summary Get the slow log's length
                     since 2.2.12
@@ -55,7 +48,7 @@ commands! {
                 ",
             }
             "reset" 2 {
-                flags: Some(Flags(ADMIN | LOADING | STALE)), tips: "request_policy:all_nodes,response_policy:all_succeeded", categories: category::ADMIN,
+                flags: ADMIN | LOADING | STALE, tips: "request_policy:all_nodes,response_policy:all_succeeded", categories: category::ADMIN,
                 docs: "
                     summary Clear all entries from the slow log
                     since 2.2.12
@@ -75,7 +68,7 @@ commands! {
         ",
         subcommands: subcommands! { "latency":
             "doctor" 2 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), tips: "nondeterministic_output,request_policy:all_nodes,response_policy:special", categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, tips: "nondeterministic_output,request_policy:all_nodes,response_policy:special", categories: category::ADMIN,
                 docs: "
                     summary Return a human readable latency analysis report.
                     since 2.8.13
@@ -83,7 +76,7 @@ commands! {
                 ",
             }
             "help" 2 {
-                flags: Some(Flags(LOADING | STALE)),
+                flags: LOADING | STALE, categories: 0,
                 docs: "
                     summary Show helpful text about the different subcommands.
                     since 2.8.13
@@ -91,7 +84,7 @@ commands! {
                 ",
             }
             "histogram" -2 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), tips: "nondeterministic_output,request_policy:all_nodes,response_policy:special", categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, tips: "nondeterministic_output,request_policy:all_nodes,response_policy:special", categories: category::ADMIN,
                 docs: "
                     summary Return the cumulative distribution of latencies of a subset of commands or all.
                     since 7.0.0
@@ -100,7 +93,7 @@ commands! {
                 ",
             }
             "history" 3 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), tips: "nondeterministic_output,request_policy:all_nodes,response_policy:special", categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, tips: "nondeterministic_output,request_policy:all_nodes,response_policy:special", categories: category::ADMIN,
                 docs: "
                     summary Return timestamp-latency samples for the event.
                     since 2.8.13
@@ -109,7 +102,7 @@ commands! {
                 ",
             }
             "latest" 2 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), tips: "nondeterministic_output,request_policy:all_nodes,response_policy:special", categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, tips: "nondeterministic_output,request_policy:all_nodes,response_policy:special", categories: category::ADMIN,
                 docs: "
                     summary Return the latest latency samples for all events.
                     since 2.8.13
@@ -117,7 +110,7 @@ commands! {
                 ",
             }
             "reset" -2 {
-                flags: Some(Flags(ADMIN | NOSCRIPT | LOADING | STALE)), tips: "request_policy:all_nodes,response_policy:all_succeeded", categories: category::ADMIN,
+                flags: ADMIN | NOSCRIPT | LOADING | STALE, tips: "request_policy:all_nodes,response_policy:all_succeeded", categories: category::ADMIN,
                 docs: "
                     summary Reset latency data for one or more events.
                     since 2.8.13
@@ -138,19 +131,12 @@ commands! {
         ",
         subcommands: subcommands! { "hw.hotkeys":
             "reset" 2 {
-                categories: category::ADMIN,
                 docs: "
                     summary Forget which keys were met at
                     since 0.1.0
                 ",
             }
-            "help" 2 {
-                categories: category::ADMIN,
-                docs: "
-                    summary Show helpful text about the different subcommands
-                    since 0.1.0
-                ",
-            }
+            our_help "0.1.0" {}
         },
     }
 }

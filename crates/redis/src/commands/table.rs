@@ -4,6 +4,7 @@ use highwater_core::Transaction;
 
 use super::*;
 use crate::Door;
+use crate::acl::ids::MOST;
 use crate::client_state::ClientState;
 use crate::command::Opcode;
 use crate::effort::Effort;
@@ -84,6 +85,7 @@ static COMMANDS: [Spec; COUNT] = collect();
 
 /// Puts each entry to its place. A number that is missing, or there twice, does not compile.
 const fn collect() -> [Spec; COUNT] {
+    assert!(COUNT < NONE as usize, "a number stands in a byte, and one of them is for none");
     let (mut all, mut there) = ([Spec::BARE; COUNT], [false; COUNT]);
     let mut family = 0;
     while family < FAMILIES.len() {
@@ -106,6 +108,7 @@ const fn collect() -> [Spec; COUNT] {
         next += 1 + all[at].subcommands.len() as u16;
         at += 1;
     }
+    assert!((next as usize) < MOST, "sets of commands and subcommands have room for all");
     all
 }
 

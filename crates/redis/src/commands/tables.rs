@@ -65,13 +65,7 @@ commands! {
                     - name: string
                 ",
             }
-            "help" 2 {
-                categories: category::TABLE,
-                docs: "
-                    summary Show helpful text about the different subcommands
-                    since 0.1.0
-                ",
-            }
+            our_help "0.1.0" { categories: category::TABLE }
         },
     }
 

@@ -11,13 +11,11 @@
 use highwater_core::{Outcome, Procedure, ProcedureId, Timestamp};
 use highwater_seam::{Nanos, Refusal, Request, Worker};
 
-use super::token::{Owner, pack};
+use super::token::{Owner, keeper, pack};
 use super::users::standing;
 use crate::keyspace::sweep::{Share, Sweep};
 use crate::moment::Moment;
 
-/// The slot of its tokens; the keeper of sessions has the other one.
-pub const SLOT: usize = 1;
 /// How often to sweep while keys expire.
 const OFTEN: Nanos = 100_000_000;
 /// How often while none does, or the replica does not serve.
@@ -113,7 +111,7 @@ impl Expiry {
         }
         let (ready, released) = (standing(engine), engine.released_up_to());
         self.ask(now, (ready, released), moment(), |sweep, moment| {
-            engine.submit(now, Request::new(pack(Owner::Keeper, SLOT, 0), sweep, moment)).is_ok()
+            engine.submit(now, Request::new(pack(Owner::Keeper, keeper::EXPIRY, 0), sweep, moment)).is_ok()
         });
     }
 

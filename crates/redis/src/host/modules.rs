@@ -6,15 +6,13 @@ use std::sync::Arc;
 use highwater_core::Outcome;
 use highwater_seam::{Nanos, Request, Worker};
 
-use super::token::{Owner, pack};
+use super::token::{Owner, keeper, pack};
 use super::users::serves;
 use crate::commands::op;
 use crate::moment::Moment;
 use crate::number::parse_integer;
 use crate::{Door, single};
 
-/// The slot of its tokens.
-pub const SLOT: usize = 5;
 /// How often to look while modules may come from elsewhere.
 const EVERY: Nanos = 1_000_000_000;
 /// While some are not compiled.
@@ -54,7 +52,8 @@ impl Modules {
         }
         let moment = Moment { unix_ms: unix_ms(), seed: 0 };
         self.args[..Moment::BYTES].copy_from_slice(&moment.bytes());
-        let request = Request::new(pack(Owner::Keeper, SLOT, 0), self.door.procedures.exec, &self.args);
+        let request =
+            Request::new(pack(Owner::Keeper, keeper::MODULES, 0), self.door.procedures.exec, &self.args);
         let taken = if serves { engine.submit(now, request) } else { engine.submit_snapshot(now, request) };
         self.looks = taken.is_ok().then_some(serves);
         self.next = Some(now + EVERY);

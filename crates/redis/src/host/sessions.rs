@@ -4,7 +4,7 @@ use highwater_core::{Outcome, Procedure, ProcedureId};
 use highwater_kit::sessions::{Keeper, Sweep};
 use highwater_seam::{Nanos, Request, Worker};
 
-use super::token::{Owner, pack};
+use super::token::{Owner, keeper, pack};
 use super::users::serves;
 use crate::keyspace::SESSIONS_AT;
 
@@ -34,7 +34,10 @@ impl Sessions {
         self.looked = now;
         let serves = serves(engine);
         let Some(args) = self.keeper.due(now, serves) else { return };
-        if engine.submit(now, Request::new(pack(Owner::Keeper, 0, 0), self.sweep, &args)).is_ok() {
+        if engine
+            .submit(now, Request::new(pack(Owner::Keeper, keeper::SESSIONS, 0), self.sweep, &args))
+            .is_ok()
+        {
             self.keeper.asked();
         }
     }

@@ -1,7 +1,7 @@
 //! Tokens: whose reply is it?
 //!
 //! ```text
-//! bits 62-63  owner    0 a client, 1 the load, 2 the loader, 3 the node itself: by slot the keepers of sessions and keys, the program around it, and other nodes
+//! bits 62-63  owner    0 a client, 1 the load, 2 the loader, 3 the node itself: by slot, see [`keeper`]
 //! bits 42-61  slot     client connection, or request slot
 //! bits 0-41   number   request of the connection, or life of the slot
 //! ```
@@ -22,8 +22,24 @@ pub enum Owner {
     Load,
     /// The population of the database.
     Loader,
-    /// The node itself: by slot, whoever ends sessions that nobody uses, removes keys, or is the program that the node is part of.
+    /// The node itself, by slot: see [`keeper`].
     Keeper,
+}
+
+/// The slots of keepers' tokens. All stand here: two keepers of one slot would take each other's replies.
+pub mod keeper {
+    /// Has sessions end.
+    pub const SESSIONS: usize = 0;
+    /// Has expired keys removed.
+    pub const EXPIRY: usize = 1;
+    /// Has the node's users follow the table.
+    pub const USERS: usize = 2;
+    /// Requests of the program that the node is part of.
+    pub const LOCALS: usize = 3;
+    /// Requests of other nodes' clients.
+    pub const GUESTS: usize = 4;
+    /// Has modules compiled that others loaded.
+    pub const MODULES: usize = 5;
 }
 
 /// Packs a token. Numbers wrap at 2^42.

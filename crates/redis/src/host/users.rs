@@ -6,13 +6,11 @@ use std::sync::Arc;
 use highwater_core::{Outcome, ProcedureId, planted};
 use highwater_seam::{Nanos, Refusal, Request, Worker};
 
-use super::token::{Owner, pack};
+use super::token::{Owner, keeper, pack};
 use crate::acl::access::Confirmation;
 use crate::acl::change::{self, News};
 use crate::{Door, acl};
 
-/// The slot of its tokens.
-pub const SLOT: usize = 2;
 /// How often to look whether the table was changed elsewhere.
 const EVERY: Nanos = 1_000_000_000;
 /// After a try that came to nothing, while clients wait for it.
@@ -78,7 +76,7 @@ impl Users {
         self.next = pause.map(|pause| now + pause);
         let known = access.changes();
         let users: ProcedureId = self.door.procedures.users;
-        let token = pack(Owner::Keeper, SLOT, 0);
+        let token = pack(Owner::Keeper, keeper::USERS, 0);
         let taken = if serves {
             let adds = if self.owes && waited_for { Adds::Nothing } else { Adds::Users };
             match adds {

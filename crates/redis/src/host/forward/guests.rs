@@ -18,15 +18,13 @@ use crate::acl::change::News;
 use crate::acl::requests;
 use crate::connection::place::is_nothing;
 use crate::describe::{command_of, words};
-use crate::host::token::{Owner, pack};
+use crate::host::token::{Owner, keeper, pack};
 use crate::host::users::Gate;
 use crate::host::watch::Watch;
 use crate::redirect::{slot_of_request, slot_of_watch};
 use crate::request::Effect;
 use crate::{Door, EngineRequest, waiting};
 
-/// The slot of their tokens, among the node's own.
-pub const SLOT: usize = 4;
 /// Bytes of arguments and replies in a turn, about; a request costs some beside.
 const WORK_PER_TURN: usize = 2 << 20;
 const WORK_PER_REQUEST: usize = 1 << 10;
@@ -316,7 +314,7 @@ impl Guests {
         self.args.clear();
         self.args.extend_from_slice(args);
         self.door.procedures.set_time(ask.procedure, &mut self.args, self.unix_ms);
-        let token = pack(Owner::Keeper, SLOT, self.first + self.running.len() as u64);
+        let token = pack(Owner::Keeper, keeper::GUESTS, self.first + self.running.len() as u64);
         let request = Request { session: ask.session, ..Request::new(token, ask.procedure, &self.args) };
         let (before, began) = (engine.unreleased_reply_bytes(), self.watch.stopwatch.now());
         match engine.submit(now, request) {

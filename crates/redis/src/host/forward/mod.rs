@@ -31,6 +31,6 @@ pub mod message;
 mod runs;
 pub mod upstream;
 
-pub use guests::{GuestLimits, SLOT};
+pub use guests::GuestLimits;
 pub use runs::{Judge, Judged, Runs};
 pub use upstream::{Forwarded, Upstream};
