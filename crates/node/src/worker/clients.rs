@@ -22,7 +22,7 @@ use super::client::{Client, Counted};
 use super::crowd::{Crowd, Limits};
 use super::farewell::Parting;
 use super::keys::KEY_LISTENER;
-use super::lists::{Dirty, Lists, Paused};
+use super::lists::{Lists, Paused, Standing, Standings};
 use super::on_ring::OnRing;
 use super::rationing::{Ration, recount};
 use super::serving::Counter;
@@ -281,10 +281,10 @@ impl Clients {
     pub fn flush(&mut self, now: Nanos, poller: &Poller, upstream: &mut Upstream) {
         self.tidings.leave_lines(upstream);
         self.look_at_crowd();
-        for at in self.lists.dirty.take() {
+        for _ in 0..self.lists.dirty.len() {
+            let Some(at) = self.lists.dirty.next(&mut self.slots) else { break };
             self.make_room(now);
             let Slot { client: Some(client), unreleased, id } = &mut self.slots[at] else { continue };
-            Dirty::strike(&mut client.standing);
             let queued = self.on_ring.queue(client, now, (at, *id));
             if !queued {
                 client.write(now);
@@ -384,6 +384,18 @@ impl Slots {
     /// All of them, to be changed.
     pub(super) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Slot> {
         self.all.iter_mut()
+    }
+}
+
+impl Standings for Slots {
+    #[inline]
+    fn standing(&self, at: usize) -> Option<Standing> {
+        self.all[at].client.as_ref().map(|client| client.standing)
+    }
+
+    #[inline]
+    fn standing_mut(&mut self, at: usize) -> Option<&mut Standing> {
+        self.all[at].client.as_mut().map(|client| &mut client.standing)
     }
 }
 

@@ -6,7 +6,6 @@ use highwater_redis::Allowance;
 use highwater_seam::{Nanos, Refusal};
 
 use super::clients::Clients;
-use super::lists::{Later, Ready};
 use super::rationing::recount;
 use super::serving::{SHARE, WORK_PER_TURN};
 use crate::poll::Poller;
@@ -35,14 +34,10 @@ impl Clients {
         }
         // A turn has its bound as ever: until another one leads, this node has to say that it does.
         self.counter.close();
-        let (later, mut work) = (self.lists.later.take(), WORK_PER_TURN);
-        let asking: Vec<usize> = self.lists.ready.take().into_iter().chain(later).collect();
-        for at in &asking {
-            if let Some(client) = &mut self.slots[*at].client {
-                Ready::strike(&mut client.standing);
-                Later::strike(&mut client.standing);
-            }
-        }
+        let (lists, slots, mut work) = (&mut self.lists, &mut self.slots, WORK_PER_TURN);
+        let mut asking = Vec::new();
+        asking.extend(std::iter::from_fn(|| lists.ready.next(slots)));
+        asking.extend(std::iter::from_fn(|| lists.later.next(slots)));
         for at in asking {
             let Some(client) = &mut self.slots[at].client else { continue };
             if work <= 0 {

@@ -69,7 +69,7 @@ impl OnRing {
         }
     }
 
-    /// Buffers that nobody has given back.
+    /// Its ring.
     #[cfg(test)]
     pub(super) fn ring(&self) -> Option<&Ring> {
         self.ring.as_ref()

@@ -7,7 +7,7 @@
 use highwater_seam::Nanos;
 
 use super::client::Client;
-use super::clients::{Clients, Slot};
+use super::clients::{Clients, Slot, Slots};
 use super::crowd::{Crowd, Pressure, SMALL_INPUT};
 use super::lists::{HeldBack, Later, Paused};
 
@@ -50,9 +50,13 @@ impl Ration {
         self.held_back.iter()
     }
 
-    /// Takes the first of them of this kind: it is to go on.
-    pub(super) fn call_one(&mut self, wanted: impl FnMut(&usize) -> bool) -> Option<usize> {
-        self.held_back.pop_where(wanted)
+    /// Calls the first of them of this kind: it is to go on.
+    pub(super) fn call_one(
+        &mut self,
+        slots: &mut Slots,
+        wanted: impl FnMut(&Slots, usize) -> bool,
+    ) -> Option<usize> {
+        self.held_back.next_where(slots, wanted)
     }
 }
 
@@ -100,11 +104,9 @@ impl Clients {
             return;
         }
         self.ration.held_back_at = Pressure::Low;
-        for at in self.ration.held_back.take() {
-            if let Some(client) = &mut self.slots[at].client {
-                HeldBack::strike(&mut client.standing);
-                self.go_on_or_wait(at);
-            }
+        for _ in 0..self.ration.held_back.len() {
+            let Some(at) = self.ration.held_back.next(&mut self.slots) else { break };
+            self.go_on_or_wait(at);
         }
     }
 
@@ -114,11 +116,8 @@ impl Clients {
             return;
         }
         let crowded = self.crowd.is_crowded();
-        while let Some(at) = self.ration.paused.pop() {
+        while let Some(at) = self.ration.paused.next(&mut self.slots) {
             let Slot { client: Some(client), id, .. } = &mut self.slots[at] else { continue };
-            if !Paused::strike(&mut client.standing) {
-                continue;
-            }
             // Its silence was ours.
             client.active = now;
             self.lists.dirty.put(&mut client.standing, at);

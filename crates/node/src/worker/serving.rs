@@ -7,9 +7,8 @@ use highwater_redis::host::users::{Gate, Gatekeeper, standing};
 use highwater_seam::{Nanos, Refusal, Worker};
 
 use super::client::{Room, Ways};
-use super::clients::{Clients, Slot};
+use super::clients::{Clients, Slot, Slots};
 use super::crowd::Pressure;
-use super::lists::{Later, Ready};
 use super::rationing::recount;
 use crate::clock::Ticks;
 
@@ -100,7 +99,7 @@ impl Clients {
                 self.counter.beside_at = Some(now);
                 break;
             }
-            let at = self.lists.ready.pop().expect("as many as there were");
+            let Some(at) = self.lists.ready.next(&mut self.slots) else { break };
             let Some(client) = &mut self.slots[at].client else { continue };
             // What the engine has to see is known of some already: they keep their places.
             if client.is_blocked() {
@@ -118,8 +117,11 @@ impl Clients {
     /// Puts a client back whose place was taken: the engine has no room. It is the first again, or the last.
     fn wait_for_room(&mut self, at: usize, first: bool) {
         self.counter.blocked = true;
-        let client = self.slots[at].client.as_mut();
-        self.lists.ready.put_back(client.map(|client| &mut client.standing), at, first);
+        let Some(client) = &mut self.slots[at].client else { return };
+        match first {
+            true => self.lists.ready.put_first(&mut client.standing, at),
+            false => self.lists.ready.put(&mut client.standing, at),
+        }
     }
 
     /// What a worker does with requests on data, as it was at the last [`submit`](Self::submit).
@@ -137,11 +139,9 @@ impl Clients {
         if self.lists.later.is_empty() || !upstream.may_ask(now) {
             return;
         }
-        for at in self.lists.later.take() {
+        for _ in 0..self.lists.later.len() {
+            let Some(at) = self.lists.later.next(&mut self.slots) else { break };
             let Some(client) = &mut self.slots[at].client else { continue };
-            if !Later::strike(&mut client.standing) {
-                continue;
-            }
             if upstream.holds(at) {
                 self.lists.later.put(&mut client.standing, at);
                 continue;
@@ -158,11 +158,11 @@ impl Clients {
             if work <= 0 || self.counter.blocked {
                 break;
             }
-            let at = self.lists.ready.pop().expect("as many as there were");
+            let Some(at) = self.lists.ready.next(&mut self.slots) else { break };
             let Some(client) = &mut self.slots[at].client else { continue };
             if client.debt >= SHARE {
                 client.debt -= SHARE;
-                self.lists.ready.put_back(Some(&mut client.standing), at, false);
+                self.lists.ready.put(&mut client.standing, at);
                 continue;
             }
             work -= self.serve(at, now, engine, upstream);
@@ -174,10 +174,9 @@ impl Clients {
     /// Only debtors are ready: takes the one that owes least off the list, its debt paid. The others pay as much, and
     /// stay debtors, so that who comes now and owes nothing is served before them.
     fn forgive_one(&mut self) -> Option<usize> {
-        let slots = &self.slots;
-        let debt = |at: usize| slots[at].client.as_ref().map_or(0, |client| client.debt);
-        let chosen = self.lists.ready.pop_least(debt)?;
-        let least = debt(chosen);
+        let debt = |slots: &Slots, at: usize| slots[at].client.as_ref().map_or(0, |client| client.debt);
+        let chosen = self.lists.ready.next_least(&mut self.slots, debt)?;
+        let least = debt(&self.slots, chosen);
         for at in self.lists.ready.iter() {
             if let Some(client) = &mut self.slots[at].client {
                 client.debt = (client.debt - least).max(SHARE);
@@ -214,7 +213,6 @@ impl Clients {
         let Slot { client: Some(client), unreleased, id, .. } = &mut self.slots[at] else {
             return (0, Room::Enough);
         };
-        Ready::strike(&mut client.standing);
         if upstream.holds(at) {
             self.lists.later.put(&mut client.standing, at);
             return (0, Room::Later);

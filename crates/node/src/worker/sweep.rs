@@ -4,7 +4,7 @@
 use highwater_seam::Nanos;
 
 use super::client::{Client, Counted};
-use super::clients::Clients;
+use super::clients::{Clients, Slots};
 use super::crowd::{Pressure, SMALL_INPUT};
 use super::lists::{HeldBack, Paused};
 use super::rationing::recount;
@@ -64,7 +64,10 @@ impl Clients {
 
     /// Whether room for replies is to be made: they take all of it, or somebody waits for some who is not to blame.
     fn lacks_room(&self) -> bool {
-        let waits = |at: usize| self.slots[at].client.as_ref().is_some_and(|one| one.stuck_since.is_none());
+        let waits = |at: usize| {
+            let client = self.slots[at].client.as_ref();
+            client.is_some_and(|one| HeldBack::has(one.standing) && one.stuck_since.is_none())
+        };
         match self.crowd.pressure() {
             Pressure::Over | Pressure::Full => true,
             Pressure::Tight => self.ration.held_back().any(waits),
@@ -77,11 +80,11 @@ impl Clients {
         if self.crowd.pressure() != Pressure::Tight || self.sweeping.trusts_at.is_some_and(|at| now < at) {
             return;
         }
-        let is_new = |at: &usize| self.slots[*at].client.as_ref().is_some_and(|client| !client.proven);
-        let Some(at) = self.ration.call_one(is_new) else { return };
+        let is_new =
+            |slots: &Slots, at: usize| slots[at].client.as_ref().is_some_and(|client| !client.proven);
+        let Some(at) = self.ration.call_one(&mut self.slots, is_new) else { return };
         self.sweeping.trusts_at = Some(now + EVERY);
         if let Some(client) = &mut self.slots[at].client {
-            HeldBack::strike(&mut client.standing);
             client.proven = true;
             self.go_on_or_wait(at);
         }
