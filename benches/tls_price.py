@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What TLS costs: between nodes, and for clients. CPU time for each transaction or command, with and without, in turns.
 
-    cargo build --profile dist
+    cargo build --profile dist --features lab
     benches/tls_price.py [--rounds 3] [--seconds 3] [--only peers,clients]
 
 Between nodes: three replicas, `highwater bench`, as much as they can. Clients: three replicas without TLS among themselves, redis-benchmark

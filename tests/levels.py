@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The durability levels beside each other: throughput, CPU time of the leader, latency until release.
 
-    cargo build --profile dist
+    cargo build --profile dist --features lab
     tests/levels.py [--rounds 5] [--seconds 4] [--workload ycsb,tpcc] [--in-flight 16000] [--release DIR]
 
 Three replicas of one worker each on this machine, `highwater bench` in turns, so that each level meets the same noise. Medians; a ratio is

@@ -18,8 +18,12 @@ pub struct AbsentArgs {
 pub fn refuse(command: &str, feature: &str, args: &AbsentArgs) -> Result<()> {
     let asked = args.rest.join(" ");
     let run = format!("run: cargo run --release --features {feature} -- {command} {asked}");
-    Err(Failure::usage(format!("this build has no `{command}`: it comes with the feature `{feature}`"))
-        .hint(run.trim_end()))
+    Err(Failure::usage(words(command, feature)).hint(run.trim_end()))
+}
+
+/// Says that `command` is in builds with `feature`.
+pub fn words(command: &str, feature: &str) -> String {
+    format!("this build has no `{command}`: it comes with the feature `{feature}`")
 }
 
 #[cfg(test)]

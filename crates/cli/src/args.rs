@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 use clap::{Parser, Subcommand};
 use highwater_core::Levels;
 
+#[cfg(any(not(feature = "lab"), not(feature = "sim")))]
+use crate::absent;
 #[cfg(not(feature = "sim"))]
 use crate::absent::AbsentArgs as SimArgs;
 #[cfg(not(feature = "lab"))]
@@ -107,11 +109,13 @@ pub enum Command {
     #[command(after_help = concat_help("highwater demo\n  highwater demo --plain --seconds 10\n  highwater demo --engine meerkat-strict\n  highwater demo --workers 2 --warehouses 2"))]
     Demo(DemoArgs),
     /// Measure: throughput, latency and CPU time of an engine on a workload; failover; replay.
-    #[command(after_help = concat_help("highwater bench tpcc --engine silo --workers 1 --seconds 10\n  highwater bench tpcc --compare --runs 5\n  highwater bench failover --runs 20\n  highwater bench replay"))]
+    #[cfg_attr(feature = "lab", command(after_help = concat_help("highwater bench tpcc --engine silo --workers 1 --seconds 10\n  highwater bench tpcc --compare --runs 5\n  highwater bench failover --runs 20\n  highwater bench replay")))]
+    #[cfg_attr(not(feature = "lab"), command(disable_help_flag = true, after_help = absent::words("bench", "lab")))]
     Bench(BenchArgs),
     /// Real replicas under real faults (kills, pauses, cut and slow links) and hard use (sizes, full memory, floods, hogs), and
     /// a checker's verdict on what clients saw.
-    #[command(after_help = concat_help("highwater torture --seconds 60\n  highwater torture --faults sizes,memory,floods,half-close,stalled,vanish,storms,hogs,memory-hogs\n  highwater torture --faults kill,pause --seed 7 --keep\n  highwater torture --engine meerkat-strict --seconds 60\n  highwater torture --means proxy --replicas 5 --json torture.json"))]
+    #[cfg_attr(feature = "lab", command(after_help = concat_help("highwater torture --seconds 60\n  highwater torture --faults sizes,memory,floods,half-close,stalled,vanish,storms,hogs,memory-hogs\n  highwater torture --faults kill,pause --seed 7 --keep\n  highwater torture --engine meerkat-strict --seconds 60\n  highwater torture --means proxy --replicas 5 --json torture.json")))]
+    #[cfg_attr(not(feature = "lab"), command(disable_help_flag = true, after_help = absent::words("torture", "lab")))]
     Torture(TortureArgs),
     /// One replica of a torture.
     #[cfg(feature = "lab")]
@@ -130,10 +134,12 @@ pub enum Command {
     #[command(hide = true)]
     TortureProxy(ProxyArgs),
     /// Simulate whole clusters under faults, each run drawn from one seed; judge, shrink and report what fails.
-    #[command(after_help = concat_help("highwater sim --runs 1000\n  highwater sim --minutes 30 --from 100000\n  highwater sim --seed 42 --trace\n  highwater sim --plan sim-failures/seed-42.json"))]
+    #[cfg_attr(feature = "sim", command(after_help = concat_help("highwater sim --runs 1000\n  highwater sim --minutes 30 --from 100000\n  highwater sim --seed 42 --trace\n  highwater sim --plan sim-failures/seed-42.json")))]
+    #[cfg_attr(not(feature = "sim"), command(disable_help_flag = true, after_help = absent::words("sim", "sim")))]
     Sim(SimArgs),
     /// Judge recorded histories: name and explain every isolation anomaly they prove.
-    #[command(after_help = concat_help("highwater check run.jsonl\n  highwater check client-*.jsonl --level serializable\n  highwater check run.jsonl --session monotonic-reads,read-your-writes --edn run.edn\n  highwater check run.jsonl --json | jq .found"))]
+    #[cfg_attr(feature = "lab", command(after_help = concat_help("highwater check run.jsonl\n  highwater check client-*.jsonl --level serializable\n  highwater check run.jsonl --session monotonic-reads,read-your-writes --edn run.edn\n  highwater check run.jsonl --json | jq .found")))]
+    #[cfg_attr(not(feature = "lab"), command(disable_help_flag = true, after_help = absent::words("check", "lab")))]
     Check(CheckArgs),
     /// Look into checkpoints on disk, or find out whether they can be loaded.
     #[command(after_help = concat_help("highwater checkpoint verify highwater-data/node-0\n  highwater checkpoint dump highwater-data/node-0 --number 7\n  highwater checkpoint dump highwater-data/node-0 --records --json | jq .key"))]

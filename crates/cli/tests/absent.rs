@@ -27,7 +27,7 @@ fn a_command_that_this_build_lacks_names_the_feature_that_has_it() {
             assert!(code == 0 && !text.contains("this build has no"), "{command}: {text}");
             continue;
         }
-        for asked in [&[][..], &["tpcc", "--no-such-flag", "-1"]] {
+        for asked in [&[][..], &["tpcc", "--no-such-flag", "-1"], &["--help"]] {
             let (code, text) = highwater(&[&[command], asked].concat());
             assert!(code == 2 && text.lines().count() == 1, "{command}: {code}: {text}");
             let hint = format!("cargo run --release --features {feature} -- {command}");

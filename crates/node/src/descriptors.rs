@@ -109,9 +109,9 @@ mod tests {
                         (config.cluster.engine, config.cluster.workers) = (engine.into(), workers);
                         config.cluster.nodes = vec![default.cluster.nodes[0].clone(); nodes];
                         let shares = Shares::under(Some(limit), &config);
-                        let of_clients = shares.clients as u64
-                            * u64::from(workers)
-                            * if engine == "rolis" { 1 } else { 2 };
+                        let coordinate = engine == "meerkat" && cfg!(feature = "delegates");
+                        let of_clients =
+                            shares.clients as u64 * u64::from(workers) * if coordinate { 2 } else { 1 };
                         let all = shares.needed + of_clients + (shares.callers + shares.operators) as u64;
                         let strangers = (shares.callers + shares.operators) as u64;
                         let left = limit.saturating_sub(shares.needed);

@@ -383,3 +383,26 @@ fn benchmarks_cannot_be_called_unless_they_are_turned_on() {
         }
     }
 }
+
+/// A build without that part says so to whoever asks for it, and which build has it.
+#[cfg(not(feature = "delegates"))]
+#[test]
+fn clients_that_coordinate_find_no_door_in_a_build_without_delegates() {
+    use highwater_core::Fingerprint;
+    use highwater_meerkat_wire::frames::{Hello, VERSION, WELCOME_BYTES, Welcome};
+
+    let mut alone = config(1, 1);
+    alone.cluster.engine = "meerkat".into();
+    let node = start_alone(&alone);
+    let mut stream = TcpStream::connect(&alone.cluster.nodes[0].peer).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let schema = highwater_node::library::hosted(Benchmarks::Off).schema();
+    let tables = Fingerprint::of_tables(&schema, highwater_core::level::NEWEST);
+    let cluster = Fingerprint::of_name(&alone.cluster.id);
+    stream.write_all(&Hello { version: VERSION, number: 0, cluster, tables }.encode()).unwrap();
+    let mut welcome = [0; WELCOME_BYTES];
+    stream.read_exact(&mut welcome).unwrap();
+    let refusal = Welcome::decode(&welcome).unwrap().refusal.unwrap();
+    assert!(refusal.contains("--features delegates"), "{refusal}");
+    node.stop();
+}

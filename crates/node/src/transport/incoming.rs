@@ -407,11 +407,8 @@ impl Incoming {
             return Err(format!("cluster: this node belongs to {:?}", me.cluster));
         }
         if !cfg!(feature = "delegates") {
-            return Err(
-                "build: this node was built without the feature `delegates`, which has the door for \
-                        clients that coordinate"
-                    .into(),
-            );
+            let why = "build: this node has no door for clients that coordinate: build it with `--features delegates`";
+            return Err(why.into());
         }
         if !me.engine.abilities().client_coordinators {
             let engine = me.engine.name();
