@@ -9,8 +9,8 @@
 //! | where | what |
 //! |---|---|
 //! | `progress` | what an engine says of its positions |
-//! | `controller` | joins its parts: what one's news means for the others, each in a file of the part's name |
-//! | `members` | the parts: `birth`, `takeover`, `admission`, `handover`, `raising`; `health`, `ledger`, `stores` |
+//! | `controller` | joins its parts: what one's news means for the others, that of the first four in files of their names |
+//! | `members` | the parts: `birth`, `takeover`, `admission`, `handover`; `raising`, `health`, `ledger`, `stores` |
 //! | `disk` | `gate`, `recall`: what waits for the disk, and catching up with what did not; `checkpoint`, `points`; `founded`, `moment`: what is written beside the logs |
 //! | `probes` | how a follower proves that its leader led |
 //! | `worker` | parts of a worker that know no entry: `spares`, `figures` |
@@ -28,7 +28,7 @@
 pub mod context;
 pub mod control;
 pub mod controller;
-pub mod desk;
+pub(crate) mod desk;
 pub mod disk;
 pub mod facts;
 pub mod hooks;

@@ -61,7 +61,7 @@ pub enum Command {
     Quiesce(u64),
     /// Take requests again.
     Resume,
-    /// Stop looking at the log and at the watermark; report under this name when done. The store is about to be replaced.
+    /// Stop looking at the log and at positions; report under this name when done. The store is about to be replaced.
     Park(Generation),
     /// Go on from a copied state that is about to arrive.
     Restart(Restart),

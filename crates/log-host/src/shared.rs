@@ -72,9 +72,9 @@ pub struct Shared {
     /// What each worker shows of itself.
     pub pulses: Vec<Pulse>,
     /// For reports; each worker writes its own.
-    pub stream_status: Vec<Padded<Mutex<StreamStatus>>>,
+    pub(crate) stream_status: Vec<Padded<Mutex<StreamStatus>>>,
     /// Entries by which each peer lags, per worker; for reports.
-    pub lags: Vec<Padded<Mutex<Lags>>>,
+    pub(crate) lags: Vec<Padded<Mutex<Lags>>>,
 }
 
 /// By how many entries each peer lags.

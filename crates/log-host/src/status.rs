@@ -1,4 +1,4 @@
-//! The figures of a Rolis replica, and what they mean when replicas are compared.
+//! The figures of a replica with logs, and what they mean when replicas are compared.
 
 use highwater_core::NodeId;
 use highwater_seam::engine::whole;

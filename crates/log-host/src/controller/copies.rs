@@ -2,7 +2,7 @@
 //!
 //! Who receives: a node that lost its memory (a learner: it asks the leader for a vote when complete), and a follower that
 //! fell behind what the leader keeps. The latter keeps its promises and its vote all along; only its store is replaced. A
-//! deposed leader needs no copy: it rolls back what it executed above the final mark (docs/decisions/0001).
+//! deposed leader needs no copy: it rolls back what it executed and nobody will decide (docs/decisions/0001).
 
 use std::sync::atomic::Ordering;
 

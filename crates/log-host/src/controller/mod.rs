@@ -13,9 +13,9 @@
 //! - **Levels.** What all members can read, the leader allows everybody to write: [`Raising`].
 //! - **Copy.** [`highwater_kit::copy`].
 //!
-//! Each part keeps its own state and knows what comes next: [`Birth`], [`Leadership`], [`Admission`], [`Health`], [`Ledger`],
-//! [`HandOver`], [`Stores`], [`Raising`], [`Receiver`] and [`Donor`]. What one part's news means for the others stands here, in `membership`,
-//! `copies`, `checkpoints`, `disks`, `handing` and, in words, in `describe`.
+//! Each part keeps its own state and knows what comes next: `Birth`, `Leadership`, `Admission`, [`Health`], `Ledger`,
+//! [`HandOver`], `Stores`, [`Raising`], [`Receiver`] and [`Donor`]. What one part's news means for the others stands here, in `birth`, `takeover`,
+//! `admission`, `handover`, `copies`, `checkpoints`, `disks` and, in words, in `describe`.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

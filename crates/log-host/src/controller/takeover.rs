@@ -92,6 +92,7 @@ impl LogController {
     ) {
         let high = promises.values().map(|promise| promise.above_all).max().expect("a quorum promised");
         let base = self.desk.shared.progress.base(high);
+        assert!(base > high, "an epoch begins at {base:?}, above all that its streams hold: {high:?}");
         // A newcomer that is gone again would be a voter that never answers.
         let here = |change: &&MembersChange| change.admits.is_none_or(|voter| self.desk.is_here(voter));
         let members = match self.admission.wanted().filter(here) {

@@ -1,11 +1,11 @@
-//! The members of the cluster, the one that leads, and whether they can. Each file has a part's own state; what its news means for the others stands under
-//! the same name in `controller/`.
+//! The members of the cluster, the one that leads, and whether they can. Each file has a part's own state. What its news means for the others stands in
+//! `controller/`: in the file of that name for `admission`, `birth`, `handover` and `takeover`, in `controller/mod.rs` for the rest.
 
-pub mod admission;
-pub mod birth;
+pub(crate) mod admission;
+pub(crate) mod birth;
 pub mod handover;
 pub mod health;
-pub mod ledger;
+pub(crate) mod ledger;
 pub mod raising;
-pub mod stores;
-pub mod takeover;
+pub(crate) mod stores;
+pub(crate) mod takeover;

@@ -33,7 +33,7 @@ struct Looking {
     claims: Vec<OpenClaim>,
 }
 
-/// Looks at decided logs as `rolis/apply.rs` does.
+/// Looks at decided logs as `engine-rolis/src/follow/apply.rs` does.
 pub fn replay(bounds: &Bounds, logs: [&[Entry]; STREAMS]) -> Replayed {
     let watermark = Watermark::new(STREAMS);
     let mut workers: [Looking; STREAMS] = Default::default();

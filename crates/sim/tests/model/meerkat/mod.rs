@@ -33,7 +33,7 @@
 //! |---|---|---|
 //! | `Begin` | `attempt` (`worker/coordinate.rs`) | `working`, `votes`; `Stamps` gives each timestamp once, above the base and all that was read |
 //! | `Validate` | `on_validate`, `vote` (`worker/replicate.rs`, `worker/coordinate.rs`) | `may`; `Record::valid` is set once; `is_late` |
-//! | `Ripen`, `Tick` | `ripen`, `take_head`, `hold_clock` | `Record::withheld` and no outcome; a clock never goes back |
+//! | `Ripen`, `Tick` | `ripen`, `take_head`, `Pace::hold` | `Record::withheld` and no outcome; a clock never goes back |
 //! | `Settle`, `Propose` | `decide` | it is among the own ones: not over, and in `Phase::Validating` |
 //! | `Promise` | `on_prepare`, and `take_over` for its own (`worker/terminate.rs`) | `may`; `Record::view`; a withheld vote is taken back |
 //! | `Back`, and `Accept` by who proposes | `on_promise` | `may`; `Termination::view`, `Stage::Preparing`: one proposal |
@@ -41,7 +41,7 @@
 //! | `Learn` | `on_accepted`, `on_accepted_later` | `Phase::Accepting`; `Stage::Accepting` of the same view |
 //! | `Conclude` | `on_outcome`, `on_settle`, `on_over`: all by `conclude` | `is_closed` and no record: nothing; one outcome |
 //! | a transaction is `closed` (`forget`) | `close` (`worker/mod.rs`) | asserted there: it is over here, but for one that a client gave back and proposed all the same |
-//! | `Trim`, `Collect` | `trim`, `collect` (`worker/mod.rs`) | `closed`; nothing under way that is older, on any worker: `Records::trim` |
+//! | `Trim`, `Collect` | `trim`, `collect` (`worker/rows.rs`) | `closed`; nothing under way that is older, on any worker: `Records::trim` |
 //! | `Wipe`, `Join` | a life that ends; `begin` afresh and a copy | lives of voters: `Seat::is_voter` |
 //! | `Pause` | `pause`, and `Records::tell` (`worker/epochs.rs`, `controller/accept.rs`) | `working` from here on; what is withheld is not told |
 //! | `Merge` | `merge` (`merge.rs`), `propose` (`controller/attempt.rs`) | a majority of promises, its own on its disk |

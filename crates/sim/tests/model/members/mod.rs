@@ -3,7 +3,7 @@
 //! Up to four nodes, two streams. Some vote from the start, others are strangers that copy the state. The leader of an open epoch has one
 //! of the [changes](Bounds::changes) made: it lets everything be decided, and wins a new epoch that names the members after it (decision
 //! 0008). Others may stand at any time. The rules are those of `consensus/src/election/candidate.rs` (which memberships may be in force),
-//! `members.rs` (who counts), `stream/lead.rs` (what is decided, what a quorum knows) and `rolis/controller/{leading,membership}.rs`.
+//! `members.rs` (who counts), `stream/lead.rs` (what is decided, what a quorum knows) and `log-host/src/controller/{takeover,admission}.rs`.
 //!
 //! What is written in a stream stands for all that was executed; marks are the other model's business. *No step is ever forced*: so a
 //! crash is a node that takes no further step, a partition a message that does not come, and neither is a step of its own. A node's
