@@ -53,6 +53,8 @@ struct Counter {
     open: Option<u64>,
     /// Tries of the present number so far.
     tries: u32,
+    /// Those since nothing new is asked.
+    last_tries: u32,
     aim: NodeId,
     home: u16,
     /// What its counter shows at least, and how many increments nobody can say anything of.
@@ -111,6 +113,7 @@ impl Counters {
             wish: Wish::Open,
             open: None,
             tries: 0,
+            last_tries: 0,
             aim: NodeId((at % usize::from(replicas)) as u8),
             home: at as u16 % workers,
             sum: 0,
@@ -258,16 +261,17 @@ impl Counters {
         }
         counter.open = Some(token);
         counter.tries += 1;
-        let (aim, home, wish, tries) = (counter.aim, counter.home, counter.wish, counter.tries);
+        // In the end it has more patience each time: where a commit takes longer than that, tries that come to several nodes one behind the other would
+        // refuse each other for ever.
+        counter.last_tries += u32::from(self.stopped);
+        let patience = self.patience << counter.last_tries.min(3);
+        let (aim, home, wish) = (counter.aim, counter.home, counter.wish);
         self.tries.insert(token, (at, wish));
         let worker = if self.random.one_in(4) { self.random.below(self.workers.into()) as u16 } else { home };
         let hop = HOP.0 + self.random.below(HOP.1);
         // Now and then one try is so late that its successors are done.
         let late = if self.random.one_in(20) { self.random.below(2 * self.patience) } else { 0 };
         self.plan(now + hop + late, at, Step::Arrive(token, aim, worker));
-        // In the end it has more patience each time: where a commit takes longer than that, tries that come to several nodes one behind the other would
-        // refuse each other for ever.
-        let patience = if self.stopped { self.patience << tries.min(8) } else { self.patience };
         self.plan(now + patience, at, Step::GiveUp(token));
     }
 
