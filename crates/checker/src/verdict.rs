@@ -179,7 +179,6 @@ impl fmt::Display for AnomalyKind {
 /// One anomaly, explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anomaly {
-    /// What it is.
     pub kind: AnomalyKind,
     /// Sentences: the transactions with their clients, times and operations, and why this cannot be.
     pub text: String,
@@ -204,7 +203,6 @@ pub struct Counts {
     pub snap: usize,
     /// Operations.
     pub ops: usize,
-    /// Keys.
     pub keys: usize,
     /// Overwrites: dependencies from one version's writer to the next one's.
     pub ww: usize,

@@ -112,7 +112,6 @@ wire! {
         },
         /// To a sender whose ballot is too low: I promised this one. A deposed leader learns so that it is deposed.
         Stale = 9 {
-            /// The promised ballot.
             promised: Ballot,
         },
         /// Leader to follower: do you still follow me? An earlier build does not know this question, and does not answer.

@@ -20,6 +20,8 @@
 //!
 //! This crate knows no store, no network, no thread and no file.
 
+#![warn(missing_docs)]
+
 pub mod clock;
 pub mod codec;
 pub mod contain;

@@ -27,7 +27,6 @@ mod imp {
 }
 
 #[cfg(shuttle)]
-#[allow(missing_docs)]
 mod imp {
     pub use shuttle::hint::spin_loop;
     pub use shuttle::sync::{Mutex, MutexGuard};

@@ -15,6 +15,8 @@
 //! | `closure` | how a closure gets to a worker, and why not on every engine |
 //! | `replicas` | who is asked, and for how long |
 
+#![warn(missing_docs)]
+
 mod builder;
 mod catalogue;
 mod closure;

@@ -75,14 +75,12 @@ pub struct Identity {
 pub enum IdentityError {
     /// Another cluster's.
     Cluster {
-        /// Whose it is.
         found: String,
         /// Whose it should be.
         expected: String,
     },
     /// Another node's.
     Node {
-        /// Whose it is.
         found: NodeId,
         /// Whose it should be.
         expected: NodeId,

@@ -3,7 +3,6 @@
 //! - [`silo`]: the same store, procedures and worker loop without replication: the denominator of every ratio.
 //! - [`backup`]: plain primary-backup, an example of what stands behind the seam.
 
-#![allow(missing_docs, reason = "only its engines are for others")]
 #![cfg(not(loom))]
 
 pub mod backup;

@@ -35,7 +35,6 @@
 //! | `planted` | mistakes to be caught |
 //! | [`meerkat_pb`], [`tapir`], [`kuafu`] | the systems |
 
-#![allow(missing_docs, reason = "only its engines are for others")]
 #![cfg(not(loom))]
 
 mod common;

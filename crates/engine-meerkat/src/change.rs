@@ -43,7 +43,6 @@ impl Members {
 /// What became of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Which.
     pub ts: Timestamp,
     /// It committed.
     pub commit: bool,

@@ -15,7 +15,6 @@ use super::change::{Change, put_members, put_records, take_members, take_records
 /// for each epoch, and does not say how its successor learns what it has decided.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Round {
-    /// Its number.
     pub number: u64,
     /// Who leads it.
     pub node: NodeId,
@@ -35,7 +34,6 @@ pub enum Standing {
     Learning,
     /// It holds the state, and hears outcomes.
     Ready,
-    /// It votes.
     Voting,
 }
 
@@ -85,7 +83,6 @@ pub struct Rest {
 /// Whether what a node knows of an epoch is whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Memory {
-    /// It is.
     #[default]
     Whole,
     /// Votes, accepted proposals and outcomes may be missing. What is left of the state, if it is one.
@@ -135,7 +132,6 @@ pub enum Control {
         /// What it proposes.
         change: Arc<Change>,
     },
-    /// It is accepted.
     Accepted {
         /// As proposed.
         epoch: Epoch,
@@ -174,7 +170,6 @@ pub enum Control {
         /// By which attempt.
         round: Round,
     },
-    /// It is decided.
     Decided {
         /// The last change that the sender knows.
         change: Arc<Change>,

@@ -11,7 +11,6 @@ use highwater_seam::observer::{EPOCHS, LOSSES, Rules, TAKEOVERS, Teller, unknown
 pub struct Ended {
     /// In which epoch that was.
     pub epoch: Epoch,
-    /// Which.
     pub ts: Timestamp,
     /// It committed.
     pub commit: bool,
@@ -20,16 +19,13 @@ pub struct Ended {
 /// A replica has found a transaction valid. Nobody is answered before that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// In which epoch.
     pub epoch: Epoch,
-    /// Which.
     pub ts: Timestamp,
 }
 
 /// A replica has begun an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Began {
-    /// Which.
     pub epoch: Epoch,
     /// See [`Change`](super::change::Change).
     pub base: Timestamp,
@@ -40,7 +36,6 @@ pub struct Began {
 /// An epoch begins from what disks have up to a moment: what committed later is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Which.
     pub epoch: Epoch,
     /// That moment.
     pub at: Timestamp,

@@ -81,7 +81,6 @@ pub enum Record {
     /// The worker has begun an epoch, with what became of the transactions before. `afresh`: with another store, which is to be filled by
     /// a copy.
     Began {
-        /// Which.
         epoch: Epoch,
         /// What it had is no good.
         afresh: bool,

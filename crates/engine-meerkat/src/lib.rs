@@ -48,7 +48,6 @@
 //! | `shared` | what the threads of a replica share |
 //! | `hooks`, `facts`, `planted` | what an observer is told and planted bugs change; what it compares; which bugs those are |
 
-#![allow(missing_docs, reason = "only its engines are for others")]
 #![cfg(not(loom))]
 
 pub mod change;

@@ -33,7 +33,6 @@ pub enum Command {
     Keep(u64, Kept),
     /// A checkpoint of this number begins: what is needed with it is written anew.
     CheckpointFrom {
-        /// Which.
         number: u64,
         /// The first worker writes what the controller keeps, too.
         kept: Arc<Vec<Kept>>,
@@ -44,7 +43,6 @@ pub enum Command {
     Expect {
         /// From whom.
         donor: NodeId,
-        /// Which copy.
         copy: u64,
     },
 }
@@ -67,9 +65,7 @@ pub struct Begin {
 pub enum Report {
     /// It has paused; its records.
     Paused {
-        /// Which worker.
         worker: u16,
-        /// For which epoch.
         epoch: Epoch,
         /// What it knows of transactions.
         records: Vec<Told>,
@@ -82,7 +78,6 @@ pub enum Report {
     Kept(u64),
     /// With this checkpoint nothing is needed that was written up to here.
     CheckpointFrom {
-        /// Which worker.
         worker: u16,
         /// Which checkpoint.
         number: u64,
@@ -91,18 +86,12 @@ pub enum Report {
     },
     /// It is on disk.
     CheckpointSettled {
-        /// Of which worker.
         worker: u16,
         /// Which checkpoint.
         number: u64,
     },
     /// Its part of a copy is installed.
-    Copied {
-        /// Which worker.
-        worker: u16,
-        /// Which copy.
-        copy: u64,
-    },
+    Copied { worker: u16, copy: u64 },
     /// A copy cannot go on.
     Stalled(u64),
 }
@@ -225,7 +214,6 @@ impl Shared {
         (self.serving.load(Ordering::Relaxed) as u8).checked_sub(1).map(NodeId)
     }
 
-    /// Sets it.
     pub fn set_serving(&self, node: Option<NodeId>) {
         self.serving.store(node.map_or(0, |node| u32::from(node.0) + 1), Ordering::Relaxed);
     }
@@ -291,7 +279,6 @@ impl Shared {
 
 /// A worker's view of an epoch.
 pub struct Seat {
-    /// Which.
     pub epoch: Epoch,
     /// Who belongs.
     pub members: Members,

@@ -45,7 +45,6 @@
 //! - Followers install directly on records, not through OCC transactions.
 //! - Logs are trimmed; replicas that lost their memory, or fell behind what is kept, copy the state while load runs.
 
-#![allow(missing_docs, reason = "only its engines are for others")]
 #![cfg(not(loom))]
 
 mod abilities;

@@ -21,7 +21,6 @@ pub type Figures = Box<dyn Fn() -> Vec<Figure> + Send + Sync>;
 
 /// One per replica, for its workers and its controller.
 pub struct Marks {
-    /// The watermark.
     pub watermark: Watermark,
     /// Snapshots for followers' readers.
     pub rounds: Rounds,

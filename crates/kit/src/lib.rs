@@ -12,7 +12,6 @@
 //!
 //! It knows no engine, and engines know each other only through it.
 
-#![allow(missing_docs, reason = "for authors of engines, not for outsiders")]
 #![cfg(not(loom))]
 
 pub mod attempt;

@@ -42,7 +42,6 @@ impl Retry {
 /// What became of one that came again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
-    /// It is done.
     Done,
     /// It met conflicts in all of its attempts.
     Conflict,

@@ -68,10 +68,7 @@ pub enum ControlMessage {
     /// About a lead that is handed over.
     HandOver(HandOverMessage),
     /// Whether my store is complete.
-    Store {
-        /// It is.
-        complete: bool,
-    },
+    Store { complete: bool },
     /// You do not belong to the membership, which is this: you are new, or you were removed.
     Membership(Members),
     /// This level is in use.

@@ -9,11 +9,9 @@ use highwater_core::{EntryIndex, Epoch, Level, StreamId};
 pub enum LogFact {
     /// This entry is decided.
     Decided {
-        /// The stream.
         stream: StreamId,
         /// The place in it.
         index: EntryIndex,
-        /// Its bytes.
         entry: Bytes,
     },
     /// This node was elected, and begins to take over.

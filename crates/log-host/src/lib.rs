@@ -22,7 +22,6 @@
 //!
 //! It knows no engine.
 
-#![allow(missing_docs, reason = "for authors of engines, not for outsiders")]
 #![cfg(not(loom))]
 
 pub mod context;

@@ -47,7 +47,6 @@ pub enum Command {
     TakeOver {
         /// What to adopt, and who accepts.
         plan: Plan,
-        /// What to start.
         start: EpochStart,
     },
     /// All streams have changed the epoch and everything older is applied: execute transactions.
@@ -78,7 +77,6 @@ pub enum Command {
     EndCopy(CopyName),
     /// A checkpoint begins at this floor: find the first entry that it lacks, and where recovery would begin.
     CheckpointFrom {
-        /// Which one.
         number: u64,
         /// The epoch of its floor.
         epoch: Epoch,
@@ -98,7 +96,6 @@ pub enum Report {
     Fenced {
         /// The promised ballot.
         ballot: Ballot,
-        /// Which stream.
         stream: StreamId,
         /// Where its log stands.
         tail: Tail,
@@ -115,7 +112,6 @@ pub enum Report {
     Ready {
         /// Under which ballot.
         ballot: Ballot,
-        /// Which stream.
         stream: StreamId,
     },
     /// The epoch changed.
@@ -131,14 +127,12 @@ pub enum Report {
     Parked {
         /// Which of them.
         parking: Generation,
-        /// Which stream.
         stream: StreamId,
         /// The newest membership that the stream knows to be decided everywhere, which may stand for changes that it skipped.
         members: Option<Members>,
     },
     /// The leader no longer keeps what this stream lacks.
     TooFar {
-        /// Which stream.
         stream: StreamId,
         /// The store that lacks it.
         store: Generation,
@@ -147,7 +141,6 @@ pub enum Report {
     Located {
         /// Who asked for which copy.
         copy: CopyName,
-        /// Which stream.
         stream: StreamId,
         /// First entry that the receiver needs; `None` if it is no longer kept.
         start: Option<EntryIndex>,
@@ -156,23 +149,18 @@ pub enum Report {
     CopyEnded {
         /// The copy, and its receiver.
         copy: CopyName,
-        /// Which stream.
         stream: StreamId,
     },
     /// The answer to [`Command::CheckpointFrom`].
     CheckpointFrom {
-        /// Which one.
         number: u64,
-        /// Which stream.
         stream: StreamId,
         /// Where the log goes on; `None`: that is no longer kept, or this replica's store is no state at the moment.
         located: Option<Located>,
     },
     /// The answer to [`Command::CheckpointSettle`].
     CheckpointSettled {
-        /// Which one.
         number: u64,
-        /// Which stream.
         stream: StreamId,
         /// How far it is known to be decided; `None`: what was scanned may have been taken back.
         decided: Option<EntryIndex>,

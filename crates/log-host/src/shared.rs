@@ -148,7 +148,6 @@ impl Shared {
         self.leader.load(Ordering::Relaxed).checked_sub(1).map(|node| NodeId(node as u8))
     }
 
-    /// Sets who leads.
     pub fn set_leader(&self, leader: Option<NodeId>) {
         let word = leader.map_or(0, |node| u32::from(node.0) + 1);
         // Stored only if it changed: workers read what lies beside it with every request.

@@ -15,6 +15,8 @@
 //! | [`core`](mod@core) | the protocol: homes, stamps, votes, decisions. Its invariants are in [`highwater_meerkat_wire`] |
 //! | `net`, `remote`, `cache` | connections; reads that are waited for; reads that are known |
 
+#![warn(missing_docs)]
+
 mod attempts;
 mod cache;
 mod client;

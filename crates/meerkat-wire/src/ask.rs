@@ -68,7 +68,6 @@ pub enum Ask {
         stamp: Option<Wish>,
         /// Where.
         table: TableId,
-        /// Which key.
         key: Bytes,
         /// The value is wanted, not only its version.
         value: bool,
@@ -92,12 +91,10 @@ pub enum Ask {
     Stamp {
         /// Comes back with the answer.
         id: u64,
-        /// Which.
         wish: Wish,
     },
     /// This stamp was used nowhere, and will not be.
     Return {
-        /// Its epoch.
         epoch: Epoch,
         /// The stamp.
         ts: Timestamp,
@@ -117,7 +114,6 @@ pub enum Ask {
         epoch: Epoch,
         /// Which transaction.
         ts: Timestamp,
-        /// To commit.
         commit: bool,
     },
     /// It is decided. The home answers `Over`.
@@ -126,7 +122,6 @@ pub enum Ask {
         epoch: Epoch,
         /// Which transaction.
         ts: Timestamp,
-        /// It commits.
         commit: bool,
         /// Who has a record of it: a bit each.
         voted: u32,

@@ -56,7 +56,6 @@ pub enum Why {
 /// A record that a scan passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Its key.
     pub key: Bytes,
     /// Which commit wrote it, or deleted it.
     pub version: Timestamp,
@@ -104,7 +103,6 @@ pub enum Tell {
     Refused {
         /// To which question.
         id: u64,
-        /// Why.
         why: Why,
     },
     /// A stamp.
@@ -133,7 +131,6 @@ pub enum Tell {
     Gone {
         /// Of the stamp.
         epoch: Epoch,
-        /// Which.
         ts: Timestamp,
     },
 }

@@ -15,7 +15,6 @@ pub enum NodeError {
     Listen {
         /// What for: `peer`, `resp` or `admin`.
         what: &'static str,
-        /// The address.
         address: String,
         /// Why not.
         error: io::Error,
@@ -38,16 +37,12 @@ pub enum NodeError {
     StaleDisk,
     /// A thread could not go on: the disk failed, say. The replica stopped.
     Failed {
-        /// Which thread.
         thread: String,
         /// Why not.
         error: io::Error,
     },
     /// A thread panicked: an invariant is broken, and the replica stopped rather than corrupt data. The log says more.
-    Panicked {
-        /// Which thread.
-        thread: String,
-    },
+    Panicked { thread: String },
 }
 
 impl fmt::Display for NodeError {

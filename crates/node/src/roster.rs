@@ -62,7 +62,6 @@ impl Roster {
         self.known().nodes.values().cloned().collect()
     }
 
-    /// Who was removed.
     pub fn removed(&self) -> BTreeSet<NodeId> {
         self.known().removed.clone()
     }

@@ -34,7 +34,6 @@ use crate::worker::LocalRequest;
 
 /// One per node, behind an `Arc`.
 pub struct Shared {
-    /// This node.
     pub node: NodeId,
     /// Which engine runs.
     pub engine: EngineKind,
@@ -508,7 +507,6 @@ impl Shared {
     }
 }
 
-/// To a worker.
 pub enum WorkerLetter {
     /// A connection of its channel.
     Adopt(Established),
@@ -566,7 +564,6 @@ pub enum ControlLetter {
     Lost {
         /// The other side.
         peer: NodeId,
-        /// Which channel.
         channel: Channel,
         /// Which connection of that channel.
         generation: u64,
@@ -584,7 +581,6 @@ pub enum ControlLetter {
     Start {
         /// The admin connection's key.
         connection: u64,
-        /// What to run.
         spec: Arc<RunSpec>,
     },
     /// An operator's request; to be answered by [`Shared::answer`].

@@ -30,7 +30,6 @@ pub struct Asked {
 /// Whoever hears how a request ended.
 #[derive(Clone, Copy, Debug)]
 pub enum Whose {
-    /// The sweep.
     Sweep,
     /// The reader of the users.
     Users,

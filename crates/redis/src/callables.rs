@@ -23,7 +23,6 @@ pub fn is_benchmark(name: &str) -> bool {
 /// A procedure that clients may call.
 #[derive(Clone, Copy, Debug)]
 pub struct Callable {
-    /// Its name.
     pub name: &'static str,
     /// See [`Procedure::VERSION`](highwater_core::Procedure::VERSION).
     pub version: u32,

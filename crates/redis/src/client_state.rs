@@ -17,7 +17,6 @@ pub struct ClientState {
     pub id: u64,
     /// Its place among the clients of the node.
     place: Place,
-    /// Who it is.
     pub caller: Caller,
     /// `CLIENT SETNAME`; empty: none.
     pub name: Vec<u8>,

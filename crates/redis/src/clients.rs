@@ -44,10 +44,7 @@ pub enum Order {
     /// It ends.
     Kill,
     /// It waits for data no more: as if its time were over, or with an error.
-    Unblock {
-        /// With an error.
-        error: bool,
-    },
+    Unblock { error: bool },
 }
 
 /// A time in which commands wait. One atomic word holds it, so that nobody sees half of one.
@@ -109,13 +106,11 @@ pub struct Card {
 /// What a client said of itself, and where it is.
 #[derive(Clone, Debug, Default)]
 pub struct Words {
-    /// Its own address.
     pub address: String,
     /// The address that it connected to.
     pub local: String,
     /// `CLIENT SETNAME`
     pub name: Vec<u8>,
-    /// Who it is.
     pub user: Vec<u8>,
     /// `CLIENT SETINFO LIB-NAME`
     pub library: Vec<u8>,

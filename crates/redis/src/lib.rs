@@ -170,7 +170,6 @@ pub struct Door {
     pub procedures: Procedures,
     /// What clients may call by name.
     pub callables: Callables,
-    /// This node.
     pub node: NodeId,
     /// Every node that has its say takes requests: none leads.
     pub leaderless: bool,

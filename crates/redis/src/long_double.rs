@@ -20,7 +20,6 @@ pub struct LongDouble {
 }
 
 impl LongDouble {
-    /// Zero.
     pub const ZERO: LongDouble = LongDouble { negative: false, mantissa: 0, exponent: 0, infinite: false };
 
     /// Reads what Redis reads: decimal or hexadecimal, or `inf`; no spaces. `None` also of what is no number, too large or too small.

@@ -30,7 +30,6 @@ impl Moment {
         }
     }
 
-    /// Reads one.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Moment, Malformed> {
         Ok(Moment { unix_ms: reader.u64()?, seed: reader.u64()? })
     }

@@ -83,13 +83,11 @@ pub struct KeyCount {
 pub struct Took<'a> {
     /// When its answer began: a reading of [`began`](Operations::began).
     pub began: u64,
-    /// On which worker.
     pub worker: usize,
     /// Who asked it,
     pub card: &'a Card,
     /// and what it is called.
     pub name: &'a [u8],
-    /// Which command.
     pub command: Opcode,
     /// Its words behind the name.
     pub args: Args<'a>,

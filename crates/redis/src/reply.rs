@@ -82,7 +82,6 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(reply);
     }
 
-    /// An integer.
     pub fn integer(&mut self, value: i64) {
         self.head(b':', value);
     }

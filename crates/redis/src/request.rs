@@ -201,7 +201,6 @@ pub enum Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// Reads one.
     pub fn decode(reader: &mut Reader<'a>) -> Result<Step<'a>, Malformed> {
         match reader.u8()? {
             LITERAL => Ok(Step::Literal(reader.bytes()?)),
@@ -248,14 +247,12 @@ impl<'a> Step<'a> {
 /// A key and the version that a `WATCH` saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch<'a> {
-    /// Which key.
     pub key: &'a [u8],
     /// Its version then.
     pub version: Timestamp,
 }
 
 impl<'a> Watch<'a> {
-    /// Reads one.
     pub fn decode(reader: &mut Reader<'a>) -> Result<Watch<'a>, Malformed> {
         Ok(Watch { key: reader.bytes()?, version: Timestamp(reader.u64()?) })
     }

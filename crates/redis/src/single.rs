@@ -22,7 +22,6 @@ use super::request::{Args, Framing, Step};
 pub const ARGS_AT: usize = STEP_AT + 1;
 const STEP_AT: usize = Moment::BYTES + 3;
 
-/// What was typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Typed {
     /// Which command.

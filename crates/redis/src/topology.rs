@@ -20,7 +20,6 @@ pub struct Topology {
 /// One node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Which.
     pub node: NodeId,
     /// Where clients connect.
     pub host: String,
@@ -76,7 +75,6 @@ pub struct Shape {
     /// Who is told to have the slots. Where nobody is known to serve that is this node, which then tells whoever asks that the cluster is
     /// down: clients try again on that, and lose sight of no node meanwhile.
     pub holder: NodeId,
-    /// The epoch.
     pub epoch: u64,
 }
 
@@ -100,7 +98,6 @@ impl Shape {
         self.topology.members.iter().find(|member| member.node == self.holder)
     }
 
-    /// The others.
     pub fn others(&self) -> impl Iterator<Item = &Member> + Clone {
         self.topology.members.iter().filter(|member| member.node != self.holder)
     }

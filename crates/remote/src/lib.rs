@@ -15,6 +15,8 @@
 //! | `net`, `tls` | connections and their pool |
 //! | `asynchronous` | the same client on tokio, with the feature `async` |
 
+#![warn(missing_docs)]
+
 #[cfg(feature = "async")]
 pub mod asynchronous;
 mod client;

@@ -15,6 +15,7 @@
 //! - on `wake_workers` / `wake_controller`, give those who sleep a turn soon.
 
 #![cfg(not(loom))]
+#![warn(missing_docs)]
 
 mod checkpoint;
 mod counters;

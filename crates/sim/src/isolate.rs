@@ -21,7 +21,6 @@ const STACK_BYTES: usize = 8 << 20;
 pub enum Broken {
     /// A panic: what was said, and `file:line` of where.
     Panicked {
-        /// The message.
         message: String,
         /// `file:line`.
         place: String,

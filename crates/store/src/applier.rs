@@ -92,7 +92,6 @@ impl Applier {
         Applier { hand, store }
     }
 
-    /// The store.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }

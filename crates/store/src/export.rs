@@ -47,7 +47,6 @@ enum Cursor {
     Start,
     /// This hash, and of the keys with this hash, this key.
     Hash(u64, Vec<u8>),
-    /// This key.
     Key(Vec<u8>),
 }
 

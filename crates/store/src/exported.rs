@@ -17,7 +17,6 @@ use crate::word::{TIMESTAMP, TOMBSTONE};
 pub struct ExportedRecord<'a> {
     /// The commit that wrote it.
     pub ts: Timestamp,
-    /// Its table.
     pub table: TableId,
     /// Its key; of a table of integers 8 bytes, big endian.
     pub key: &'a [u8],

@@ -44,7 +44,6 @@ impl Latest {
         Latest { reader, store }
     }
 
-    /// The store.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }

@@ -94,7 +94,6 @@ impl<const N: usize> StackBytes<N> {
         Self::default()
     }
 
-    /// What is in.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]

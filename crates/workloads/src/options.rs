@@ -22,13 +22,9 @@ use crate::{bank, retwis, row64, tpcc, ycsb, ycsb_t};
 pub enum Options {
     /// TPC-C.
     Tpcc(tpcc::Config),
-    /// YCSB++.
     Ycsb(ycsb::Config),
-    /// The bank.
     Bank(bank::Config),
-    /// YCSB-T.
     YcsbT(row64::Config),
-    /// Retwis.
     Retwis(row64::Config),
 }
 
@@ -39,7 +35,6 @@ pub enum OptionError {
     UnknownWorkload(String),
     /// The workload has no such option.
     UnknownOption {
-        /// The workload.
         workload: &'static str,
         /// What was given.
         key: String,

@@ -80,7 +80,6 @@ impl Row {
         Row { number, stamp, count: 0 }
     }
 
-    /// Its bytes.
     #[inline]
     pub fn encode(&self) -> [u8; BYTES] {
         let mut value = [0; BYTES];

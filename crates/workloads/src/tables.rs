@@ -35,17 +35,12 @@ pub mod tpcc {
     pub const CUSTOMER: TableId = at(7);
     /// CUSTOMER: the 500 characters of C_DATA.
     pub const CUSTOMER_DATA: TableId = at(8);
-    /// HISTORY.
     pub const HISTORY: TableId = at(9);
-    /// ORDER.
     pub const ORDER: TableId = at(10);
     /// Index of orders by customer.
     pub const ORDER_BY_CUSTOMER: TableId = at(11);
-    /// NEW-ORDER.
     pub const NEW_ORDER: TableId = at(12);
-    /// ORDER-LINE.
     pub const ORDER_LINE: TableId = at(13);
-    /// ITEM.
     pub const ITEM: TableId = at(14);
     /// STOCK: quantity and counters.
     pub const STOCK: TableId = at(15);
@@ -59,25 +54,19 @@ pub mod tpcc {
 pub mod tpcc_silo {
     use super::{TableId, at};
 
-    /// WAREHOUSE.
     pub const WAREHOUSE: TableId = at(18);
-    /// DISTRICT.
     pub const DISTRICT: TableId = at(19);
     /// CUSTOMER, C_DATA included.
     pub const CUSTOMER: TableId = at(20);
     /// Index of customers by last and first name.
     pub const CUSTOMER_NAME_IDX: TableId = at(21);
-    /// HISTORY.
     pub const HISTORY: TableId = at(22);
-    /// NEW-ORDER.
     pub const NEW_ORDER: TableId = at(23);
     /// ORDER.
     pub const OORDER: TableId = at(24);
     /// Index of orders by customer.
     pub const OORDER_C_ID_IDX: TableId = at(25);
-    /// ORDER-LINE.
     pub const ORDER_LINE: TableId = at(26);
-    /// ITEM.
     pub const ITEM: TableId = at(27);
     /// STOCK: what orders change.
     pub const STOCK: TableId = at(28);

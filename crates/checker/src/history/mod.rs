@@ -166,7 +166,6 @@ pub struct Txn {
 /// [`process`](Txn::process) of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Which connection.
     pub connection: u64,
     /// Which of its requests.
     pub number: u64,

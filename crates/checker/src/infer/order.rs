@@ -79,7 +79,6 @@ fn by_connection(history: &History) -> Vec<u32> {
 /// Draws the order that a level asks for.
 pub(crate) struct Order<'a> {
     pub(crate) history: &'a History,
-    /// Who happened.
     pub(crate) happened: &'a [bool],
     pub(crate) options: &'a Options,
 }

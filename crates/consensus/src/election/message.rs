@@ -166,7 +166,6 @@ wire! {
         },
         /// To a sender whose ballot is too low, or a rival's: I promised this one.
         Stale = 7 {
-            /// The promised ballot.
             promised: Ballot,
         },
     }

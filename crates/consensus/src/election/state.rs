@@ -28,7 +28,6 @@ pub enum ElectionEvent {
     Fence(Ballot),
     /// This node won: have every stream take over under the ballot.
     Won {
-        /// The ballot.
         ballot: Ballot,
         /// What each voter promised, the own promise included.
         promises: BTreeMap<Voter, Promise>,
@@ -180,7 +179,6 @@ impl Election {
         self.standing
     }
 
-    /// What was promised.
     pub fn promised(&self) -> Ballot {
         self.promised
     }

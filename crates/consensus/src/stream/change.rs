@@ -124,7 +124,6 @@ wire! {
     /// decided and their effects are kept elsewhere, in a checkpoint.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct RecoveryPoint: "recovery point" where RecoveryPoint::is_sound {
-        /// The promised ballot.
         pub promised: Ballot,
         /// Under which ballot the log was accepted.
         pub accepted: Ballot,
@@ -260,7 +259,6 @@ impl Recovered {
         Ok(())
     }
 
-    /// The promised ballot.
     pub fn promised(&self) -> Ballot {
         self.promised
     }

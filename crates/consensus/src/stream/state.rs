@@ -170,7 +170,6 @@ impl Stream {
         }
     }
 
-    /// What was promised.
     pub fn promised(&self) -> Ballot {
         self.promised
     }

@@ -18,7 +18,6 @@ pub enum Error {
     },
     /// A file is not what was written. An older checkpoint may be whole.
     Damaged {
-        /// The file.
         file: String,
         /// Where in it.
         offset: u64,
@@ -26,12 +25,7 @@ pub enum Error {
         what: String,
     },
     /// A sound file of a version that this program does not know: an older checkpoint would lose what this one holds.
-    NewerFormat {
-        /// The file.
-        file: String,
-        /// Its version.
-        version: u16,
-    },
+    NewerFormat { file: String, version: u16 },
     /// The tables are not those of this program.
     OtherSchema {
         /// The manifest.

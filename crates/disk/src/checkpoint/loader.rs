@@ -21,7 +21,6 @@ pub struct Loader {
 /// A checkpoint that could not be loaded.
 #[derive(Debug)]
 pub struct Skipped {
-    /// Its number.
     pub number: u64,
     /// Why.
     pub error: Error,
@@ -29,7 +28,6 @@ pub struct Skipped {
 
 /// A checkpoint that is being loaded.
 pub struct Loading<F> {
-    /// What it is.
     pub manifest: Manifest,
     /// Its parts, each to be loaded to its end, by whichever threads.
     pub parts: Vec<PartLoader<F>>,
@@ -44,7 +42,6 @@ impl Loader {
         Ok(Loader { untried: published(disk)?.into_iter().collect(), skipped: Vec::new() })
     }
 
-    /// Only this one.
     pub fn only(number: u64) -> Loader {
         Loader { untried: vec![number], skipped: Vec::new() }
     }

@@ -11,11 +11,9 @@ use std::fmt;
 /// What a file of a checkpoint is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The manifest.
     Manifest,
     /// A manifest that is not published.
     NewManifest,
-    /// A part.
     Part(u16),
 }
 

@@ -37,7 +37,6 @@ pub enum WriteStep<F> {
 /// A part that is on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrittenPart {
-    /// Its number.
     pub(super) number: u16,
     /// What the manifest says of it.
     pub part: Part,

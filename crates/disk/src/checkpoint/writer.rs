@@ -78,7 +78,6 @@ impl Writer {
         }
     }
 
-    /// Its number.
     pub fn number(&self) -> u64 {
         self.number
     }

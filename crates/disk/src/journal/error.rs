@@ -18,7 +18,6 @@ pub enum JournalError {
     /// The process, or the system, has no file descriptor left to open a file with, or no memory for that, or a signal came. Nothing is
     /// harmed: the same call works again once there is one.
     NoDescriptor {
-        /// Which file.
         file: String,
         /// The step that was to be done.
         what: &'static str,
@@ -35,7 +34,6 @@ pub enum JournalError {
     /// The disk failed to write, sync or remove. What it kept of unsynced records is unknown, so the journal does nothing any
     /// more: every later call returns this error again, and the node has to end.
     Failed {
-        /// Which file.
         file: String,
         /// What was to be done.
         what: &'static str,
@@ -44,14 +42,12 @@ pub enum JournalError {
     },
     /// The disk failed to read. Whether the journal is whole is unknown.
     Unreadable {
-        /// Which file.
         file: String,
         /// The system's words.
         error: String,
     },
     /// What was synced is not there any more, or is not what was written.
     Damaged {
-        /// Which file.
         file: String,
         /// Where in it, in bytes.
         offset: u64,

@@ -123,7 +123,6 @@ pub struct Journal<D: Disk> {
 /// Numbers of a journal's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Files {
-    /// The first.
     pub first: u64,
     /// The last, one that is reserved included.
     pub last: u64,

@@ -61,7 +61,6 @@ pub struct Summary {
 pub struct Damage {
     /// Number of the file.
     pub segment: u64,
-    /// In which file.
     pub file: String,
     /// Where in it, in bytes.
     pub offset: u64,
@@ -78,9 +77,7 @@ impl fmt::Display for Damage {
 /// A segment of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentSummary {
-    /// Its file.
     pub file: String,
-    /// Its number.
     pub number: u64,
     /// Number of its first group.
     pub first_group: u64,
@@ -93,7 +90,6 @@ pub struct SegmentSummary {
 /// The end of a journal, which was being written when the node ended: no part of it had been synced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// In which file.
     pub file: String,
     /// From where on.
     pub offset: u64,

@@ -13,9 +13,7 @@ use crate::node::{SHARED, lock};
 /// Shared by the workers of a replica. Each part in cache lines of its own.
 pub struct Order {
     counter: Padded<AtomicU64>,
-    /// Of a primary.
     sent: Padded<Mutex<PrimaryLog>>,
-    /// Of a backup.
     received: Padded<Mutex<BackupLog>>,
     /// Of a primary: up to where each backup has installed the log.
     acknowledged: Vec<Padded<AtomicU64>>,

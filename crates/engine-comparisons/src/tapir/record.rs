@@ -37,7 +37,6 @@ pub enum Found {
     New,
     /// It was found valid, or not.
     Voted(bool),
-    /// It is over.
     Over,
 }
 

@@ -38,7 +38,6 @@ enum Stage {
     },
 }
 
-/// An attempt.
 pub(super) struct Attempt {
     epoch: Epoch,
     round: Round,

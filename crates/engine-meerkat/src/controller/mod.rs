@@ -82,7 +82,6 @@ struct Peer {
 
 /// What the workers told when they paused.
 struct Paused {
-    /// For which epoch.
     epoch: Epoch,
     records: Vec<Option<Vec<Told>>>,
     latest: Timestamp,

@@ -52,7 +52,6 @@ impl Peers {
         self.0[node.0 as usize] = Some(Peer { connected: true, told: (0, Timestamp::ZERO), ..known });
     }
 
-    /// It is down.
     pub fn down(&mut self, node: NodeId) {
         if let Some(Some(peer)) = self.0.get_mut(node.0 as usize) {
             peer.connected = false;

@@ -53,7 +53,6 @@ pub struct Arrival {
 /// The first entry of an epoch in one stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The epoch.
     pub epoch: Epoch,
     /// Where the entry stands.
     pub index: EntryIndex,

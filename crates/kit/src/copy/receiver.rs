@@ -26,15 +26,30 @@ enum Stage {
     /// The store is complete.
     Complete,
     /// A copy is needed; not before `at`.
-    Wanted { at: Nanos },
+    Wanted {
+        at: Nanos,
+    },
     /// Waits for the workers to let go of the old store.
-    Parking { parking: Generation, parked: BTreeSet<StreamId> },
-    /// Asked a donor.
-    Asking { donor: NodeId, copy: u64, deadline: Nanos },
+    Parking {
+        parking: Generation,
+        parked: BTreeSet<StreamId>,
+    },
+    Asking {
+        donor: NodeId,
+        copy: u64,
+        deadline: Nanos,
+    },
     /// Parts arrive.
-    Arriving { donor: NodeId, copy: u64, arrived: BTreeSet<StreamId>, complete_at: Timestamp },
+    Arriving {
+        donor: NodeId,
+        copy: u64,
+        arrived: BTreeSet<StreamId>,
+        complete_at: Timestamp,
+    },
     /// All parts are here; the log has to be applied up to `complete_at`.
-    CatchingUp { complete_at: Timestamp },
+    CatchingUp {
+        complete_at: Timestamp,
+    },
 }
 
 /// What a receiver waits for, or what is to be done.

@@ -27,7 +27,6 @@ enum State {
     Rests(Nanos),
     /// A sweep from this id is to be asked for.
     Wants(u64),
-    /// It was.
     Asked,
 }
 

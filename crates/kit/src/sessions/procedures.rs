@@ -24,21 +24,18 @@ pub struct Ask<const AT: u8>;
 pub struct Sweep<const AT: u8>;
 
 impl<const AT: u8> Open<AT> {
-    /// Its arguments.
     pub fn arguments(most: Most, owner: Owner, nonce: u64) -> Vec<u8> {
         encode(&[most.of_all, most.of_each, owner.0.into(), nonce])
     }
 }
 
 impl<const AT: u8> End<AT> {
-    /// Its arguments.
     pub fn arguments(id: u64, owner: Owner) -> Vec<u8> {
         encode(&[id, owner.0.into()])
     }
 }
 
 impl<const AT: u8> Ask<AT> {
-    /// Its arguments.
     pub fn arguments(of: Session) -> Vec<u8> {
         encode(&[of.id, of.sequence, of.owner.0.into()])
     }

@@ -70,7 +70,6 @@ pub(super) struct Record<'a> {
     pub fingerprint: u64,
     /// How it ended.
     pub kept: Kept,
-    /// With which reply.
     pub reply: &'a [u8],
 }
 

@@ -36,7 +36,6 @@ pub struct Head {
 pub struct Message {
     /// Which transaction.
     pub ts: Timestamp,
-    /// What of it.
     pub about: About,
 }
 
@@ -61,26 +60,18 @@ pub enum About {
     Accept {
         /// Whose proposal: 0 is the coordinator's.
         view: u32,
-        /// To commit.
         commit: bool,
         /// For a view above 0, for those who promised it without: who accepts that it commits has what it writes.
         payload: Option<Payload>,
     },
     /// The answer: it is accepted.
-    Accepted {
-        /// In this view.
-        view: u32,
-    },
+    Accepted { view: u32 },
     /// The answer: a later view was promised.
-    Overtaken {
-        /// That view.
-        view: u32,
-    },
+    Overtaken { view: u32 },
     /// Coordinator to replicas: it is decided. (The paper's COMMIT.)
     Outcome {
         /// Counts the coordinator's outcomes of this epoch from 1.
         number: u64,
-        /// It commits.
         commit: bool,
         /// For those who have no record of it.
         payload: Option<Payload>,
@@ -108,7 +99,6 @@ pub enum About {
     },
     /// Backup coordinator to replicas: it is decided.
     Settle {
-        /// It commits.
         commit: bool,
         /// For those who have no record of it.
         payload: Option<Payload>,

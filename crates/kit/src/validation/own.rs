@@ -130,7 +130,6 @@ pub enum Phase {
     Validating,
     /// Replicas are asked to accept a decision: the slow path.
     Accepting {
-        /// To commit.
         commit: bool,
         /// Who has: a bit each.
         by: u32,
@@ -187,16 +186,12 @@ pub enum Decision {
     Wait,
     /// It is decided.
     Settle {
-        /// It commits.
         commit: bool,
         /// Without a second round.
         fast: bool,
     },
     /// Propose this to the replicas.
-    Propose {
-        /// To commit.
-        commit: bool,
-    },
+    Propose { commit: bool },
 }
 
 impl Own {

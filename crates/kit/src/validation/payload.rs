@@ -27,7 +27,6 @@ use highwater_core::{TableId, Timestamp};
 pub struct Read<'a> {
     /// Where.
     pub table: TableId,
-    /// Which key.
     pub key: &'a [u8],
     /// What was read.
     pub version: Timestamp,
@@ -175,7 +174,6 @@ impl Payload {
         Ok(Payload(bytes))
     }
 
-    /// Its bytes.
     #[inline]
     pub fn bytes(&self) -> &Bytes {
         &self.0
@@ -221,7 +219,6 @@ impl Payload {
         &self.0[self.ends().1..]
     }
 
-    /// What it writes.
     pub fn writes(&self) -> impl Iterator<Item = Write<'_>> {
         let bytes = self.transaction().get(TX_HEADER_BYTES..).unwrap_or_default();
         Writes::new(bytes).map(|write| write.expect(SOUND))

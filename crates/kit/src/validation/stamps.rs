@@ -21,7 +21,6 @@ const NODE_BITS: u32 = 5;
 /// Who coordinates a transaction: a worker of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Coordinator {
-    /// Its node.
     pub node: NodeId,
     /// Its number there: at every replica the worker of that number has the transaction's record.
     pub worker: u16,

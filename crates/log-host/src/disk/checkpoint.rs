@@ -36,7 +36,6 @@ pub struct Contents {
     pub epoch: Epoch,
     /// The newest membership that was known.
     pub members: Members,
-    /// By stream.
     pub streams: Vec<StreamStart>,
 }
 
@@ -104,7 +103,6 @@ pub type Checkpointing = checkpointing::Checkpointing<(Epoch, Timestamp), Locate
 /// A checkpoint that waits for this stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Settling {
-    /// Which one.
     pub number: u64,
     /// Everything that was scanned is at or below.
     pub complete_at: Timestamp,

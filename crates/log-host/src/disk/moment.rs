@@ -12,7 +12,6 @@ const RECORD: u64 = u64::MAX - 1;
 pub struct Moment {
     /// Milliseconds since 1970.
     pub unix_ms: u64,
-    /// The mark.
     pub mark: Timestamp,
 }
 

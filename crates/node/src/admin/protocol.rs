@@ -128,7 +128,6 @@ pub enum AdminResponse {
     },
     /// The lead is another node's, which serves.
     HandedOver {
-        /// Whose.
         to: u8,
         /// For how long requests waited, in milliseconds: until the old leader heard that the new one serves.
         paused_ms: f64,
@@ -197,10 +196,7 @@ pub enum MemberRequest {
         as_given: bool,
     },
     /// This node votes no more, and its id is never used again.
-    Remove {
-        /// Who.
-        id: u8,
-    },
+    Remove { id: u8 },
     /// `node` votes in the place of node `id`; or, if it is the same, it is found at other addresses.
     Replace {
         /// Who goes.
@@ -269,13 +265,11 @@ pub struct StatusReport {
     pub node: u8,
     /// This life of its memory, hex.
     pub incarnation: String,
-    /// Which engine.
     pub engine: String,
     /// `removed`, `starting`, `joining`, `standby`, `stalled` (it leads, and refuses requests) or `serving`.
     pub service: String,
     /// What it does, in its engine's word: `starting`, `learner`, `follower`, `candidate` or `leader`.
     pub role: String,
-    /// The epoch.
     pub epoch: u64,
     /// Whom clients should ask, as far as it has heard lately: who leads.
     pub leader: Option<u8>,
@@ -370,7 +364,6 @@ pub struct MemoryReport {
     pub budget: u64,
     /// Of that, for data.
     pub store_budget: u64,
-    /// For logs.
     pub log_budget: u64,
     /// For transactions under way.
     pub work_budget: u64,
@@ -536,7 +529,6 @@ impl LoadReport {
 /// Counts of one procedure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcedureReport {
-    /// Its name.
     pub name: String,
     /// Released commits.
     pub committed: u64,

@@ -30,7 +30,6 @@ const LONGEST_SILENCE: Nanos = 1_000_000_000;
 /// The same where it has to ask another node: as long as a read with a bound may wait, with an election timeout of two seconds.
 const LONGEST_INQUIRY: Nanos = 4_000_000_000;
 
-/// The thread.
 pub struct AdminThread {
     shared: Arc<Shared>,
     guard: Arc<Guard>,

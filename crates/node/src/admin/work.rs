@@ -35,7 +35,6 @@ pub struct WorkReport {
 /// Bytes to and from a peer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PeerReport {
-    /// Which node.
     pub node: u8,
     /// Bytes sent to it.
     pub sent: u64,

@@ -314,7 +314,6 @@ pub enum Benchmarks {
 pub enum Io {
     /// A ring, where the kernel gives one that will do; else epoll.
     Auto,
-    /// Epoll.
     Epoll,
     /// A ring, or the node does not start.
     Uring,

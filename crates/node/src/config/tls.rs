@@ -18,7 +18,6 @@ pub struct TlsConfig {
     pub ca: PathBuf,
     /// This node's certificate, and those between it and its authority.
     pub certificate: PathBuf,
-    /// Its key.
     pub key: PathBuf,
     /// Whether clients show certificates, too.
     pub client_auth: ClientAuth,

@@ -32,7 +32,6 @@ pub fn check(shared: &Arc<Shared>, store: Arc<Store>, connection: u64, workload:
     });
 }
 
-/// Digests the store.
 pub fn digest(shared: &Arc<Shared>, store: Arc<Store>, connection: u64) {
     answer_later(shared, connection, move || {
         let (digest, mut bytes) = (store.digest(), 0);

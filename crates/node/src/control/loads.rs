@@ -40,7 +40,6 @@ pub enum Errand {
     Report,
     /// End the warm-up.
     Reset,
-    /// Stop.
     Stop,
 }
 

@@ -98,7 +98,6 @@ pub struct Setup {
     pub forward: Forward,
 }
 
-/// The control thread.
 pub struct ControlThread {
     shared: Arc<Shared>,
     controller: Box<dyn Controller>,

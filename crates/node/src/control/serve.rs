@@ -22,7 +22,6 @@ use crate::shared::{LoadCommand, Shared};
 
 /// What requests work on.
 pub struct Context<'a> {
-    /// Now.
     pub now: Nanos,
     /// The node.
     pub shared: &'a Arc<Shared>,

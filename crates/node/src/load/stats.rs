@@ -36,7 +36,6 @@ pub struct WorkerStats {
 /// Counts of one procedure on one worker.
 #[derive(Clone, Debug)]
 pub struct KindStats {
-    /// Its name.
     pub name: &'static str,
     /// Released commits.
     pub committed: u64,

@@ -138,7 +138,6 @@ impl CheckpointDesk {
     }
 }
 
-/// The thread.
 pub struct CheckpointThread<D: Disk> {
     disk: D,
     rules: CheckpointRules,

@@ -34,13 +34,9 @@ struct Inner {
 #[derive(Debug)]
 pub enum DirectoryError {
     /// Another process has it.
-    Locked {
-        /// Which.
-        path: PathBuf,
-    },
+    Locked { path: PathBuf },
     /// The system refused.
     Unusable {
-        /// Which.
         path: PathBuf,
         /// What was to be done with it.
         what: &'static str,

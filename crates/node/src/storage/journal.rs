@@ -41,7 +41,6 @@ const MANIFEST_BYTES: u64 = 256 << 10;
 /// The ballast grows in such steps, and in quarters of a segment if these are smaller: each is a call to the file system.
 const LONGEST_STEP: u64 = 16 << 20;
 
-/// The thread.
 pub struct JournalThread<D: Disk> {
     journal: Journal<D>,
     queues: Arc<JournalQueues>,

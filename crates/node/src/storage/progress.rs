@@ -19,7 +19,6 @@ pub enum Step {
     Opens,
     /// A checkpoint of so many bytes.
     Loads {
-        /// Which one.
         number: u64,
         /// How long it is.
         bytes: u64,
@@ -55,7 +54,6 @@ impl StartProgress {
         self.done.fetch_add(bytes, Ordering::Relaxed) + bytes
     }
 
-    /// In words.
     pub fn words(&self) -> String {
         let step = *self.step.lock().expect("nobody panics here");
         let done = self.done.load(Ordering::Relaxed) >> 20;

@@ -41,7 +41,6 @@ pub struct Folder<D = DataDirectory> {
 /// Where the reading of a folder begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// At this one.
     Checkpoint(u64),
     /// At the journal's birth.
     Birth,

@@ -42,7 +42,6 @@ use super::{lives, owner};
 
 /// The findings of a survey.
 pub struct Survey {
-    /// Whose it is.
     pub identity: Identity,
     /// The rest: a base and the records behind it.
     pub folder: Folder,

@@ -22,7 +22,6 @@ use crate::config::PeerTls;
 pub struct PeerConfigs {
     /// For who is called.
     pub accepts: Arc<ServerConfig>,
-    /// For who calls.
     pub calls: Arc<ClientConfig>,
 }
 

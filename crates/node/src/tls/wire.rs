@@ -15,7 +15,6 @@ use super::{MAX_UNSENT_BYTES, PEER_BUFFER_BYTES};
 
 /// See the module. Without TLS it is the socket, and costs nothing more.
 pub enum Wire {
-    /// As it is.
     Plain(TcpStream),
     /// Encrypted.
     Tls(Box<Session>),

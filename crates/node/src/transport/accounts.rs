@@ -98,7 +98,6 @@ pub enum Order {
     GiveUp {
         /// The other side.
         peer: NodeId,
-        /// Whose.
         worker: u16,
         /// See [`Established::generation`].
         generation: u64,
@@ -107,7 +106,6 @@ pub enum Order {
     Look {
         /// The other side.
         peer: NodeId,
-        /// Whose.
         worker: u16,
         /// See [`Established::generation`].
         generation: u64,

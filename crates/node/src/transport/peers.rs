@@ -22,9 +22,7 @@ pub struct Lost {
     pub peer: NodeId,
     /// What it was for.
     pub channel: Channel,
-    /// Which one.
     pub generation: u64,
-    /// Why.
     pub why: Closed,
 }
 

@@ -35,7 +35,6 @@ pub enum News {
     Received(u16, usize),
     /// It will send nothing more.
     Ended,
-    /// It is broken.
     Broken,
     /// The receive is over, for one reason or other, and can be asked for again.
     Stopped,

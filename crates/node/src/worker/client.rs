@@ -30,7 +30,6 @@ const LEAST_EXPECTED: usize = 2 << 10;
 
 /// Where requests go.
 pub struct Ways<'a> {
-    /// To the engine,
     pub engine: &'a mut dyn Worker,
     /// if it lets any pass.
     pub gate: Gate,

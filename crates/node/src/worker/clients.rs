@@ -357,7 +357,6 @@ impl Entrance {
 }
 
 impl Slots {
-    /// A free one.
     fn find_free(&mut self) -> usize {
         self.free.pop().unwrap_or_else(|| {
             self.all.push(Slot::default());

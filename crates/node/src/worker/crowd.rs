@@ -80,7 +80,6 @@ impl Crowd {
         step(&mut self.sum.beyond, before.beyond, now.beyond);
     }
 
-    /// The sums.
     pub fn sum(&self) -> Counted {
         self.sum
     }

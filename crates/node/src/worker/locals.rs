@@ -105,7 +105,6 @@ impl Locals {
         self.waiting.drain(..).for_each(|request| (request.answer)(Err(why)));
     }
 
-    /// One is released.
     pub fn released(&mut self, number: u64, outcome: Outcome, reply: &[u8]) {
         if let Some(answer) = self.under_way.remove(&number) {
             answer(Ok((outcome, reply.to_vec())));

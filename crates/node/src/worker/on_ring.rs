@@ -69,7 +69,6 @@ impl OnRing {
         }
     }
 
-    /// Its ring.
     #[cfg(test)]
     pub(super) fn ring(&self) -> Option<&Ring> {
         self.ring.as_ref()

@@ -140,7 +140,6 @@ impl Access {
         }
     }
 
-    /// A user.
     pub fn user(&self, name: &[u8]) -> Option<Arc<User>> {
         let state = self.state.read().expect(UNPOISONED);
         if name == DEFAULT {
@@ -149,7 +148,6 @@ impl Access {
         state.users.get(name)?.user.clone()
     }
 
-    /// The default user.
     pub fn default_user(&self) -> Arc<User> {
         self.state.read().expect(UNPOISONED).default.clone()
     }

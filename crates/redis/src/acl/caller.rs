@@ -8,7 +8,6 @@ use super::{Access, DEFAULT};
 /// What became of a connection's user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is there.
     There,
     /// It was deleted: the connection ends.
     Deleted,

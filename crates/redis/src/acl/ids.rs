@@ -65,7 +65,6 @@ pub struct Commands([u64; MOST / 64]);
 impl Commands {
     /// All, those of later builds among them.
     pub const ALL: Commands = Commands([u64::MAX; MOST / 64]);
-    /// None.
     pub const NONE: Commands = Commands([0; MOST / 64]);
 
     /// Whether this one is in it.

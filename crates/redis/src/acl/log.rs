@@ -14,9 +14,7 @@ const SAME_MS: u64 = 60_000;
 /// Why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The command.
     Command,
-    /// A key.
     Key,
     /// Name and password.
     Auth,
@@ -66,7 +64,6 @@ pub struct Entry {
     pub context: Context,
     /// The command, the key, or which command was to let in.
     pub object: Vec<u8>,
-    /// Who.
     pub user: Vec<u8>,
     /// When last, in Unix time in ms.
     pub at_ms: u64,

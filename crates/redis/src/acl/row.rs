@@ -24,7 +24,6 @@ pub const MARK: u8 = 2;
 pub struct Count {
     /// Changes so far.
     pub changes: u64,
-    /// Users.
     pub users: u64,
     /// Bytes of their keys and rows.
     pub bytes: u64,

@@ -236,7 +236,6 @@ impl User {
         Ok(())
     }
 
-    /// Its name.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
@@ -317,7 +316,6 @@ impl User {
         &self.root
     }
 
-    /// Its selectors.
     pub fn selectors(&self) -> &[Selector] {
         &self.selectors
     }

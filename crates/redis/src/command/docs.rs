@@ -44,7 +44,6 @@ impl Docs {
         self.lines.lines().filter_map(move |line| line.trim_start().strip_prefix(name)?.strip_prefix(' '))
     }
 
-    /// Its arguments.
     pub fn arguments(self) -> Arguments {
         Arguments { lines: self.lines, depth: 1 }
     }

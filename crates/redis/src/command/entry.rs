@@ -118,7 +118,6 @@ macro_rules! entries {
         since: $since:literal, summary: $summary:literal, $($field:ident: $value:expr,)*
     })*) => {
         /// These commands.
-        #[allow(missing_docs, reason = "the entry says what each does")]
         pub mod op {
             $(pub const $op: $crate::command::Opcode = $crate::command::Opcode::numbered($number);)*
         }

@@ -77,7 +77,6 @@ flags! {
 pub struct Flags(pub u32);
 
 impl Flags {
-    /// None.
     pub const NONE: Flags = Flags(0);
 
     /// Whether it has some of these.

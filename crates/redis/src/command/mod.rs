@@ -29,7 +29,6 @@ pub enum Command {
 
 /// Commands about the connection and its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the entries say what each does")]
 pub enum Control {
     Subscribe,
     Psubscribe,
@@ -55,7 +54,6 @@ pub enum Control {
 pub struct Keys {
     /// The first key.
     pub first: i8,
-    /// The last one.
     pub last: i8,
     /// From one to the next.
     pub step: i8,

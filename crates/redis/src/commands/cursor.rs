@@ -119,7 +119,6 @@ impl Crowd {
         self.block << (u64::BITS - BLOCK_BITS)
     }
 
-    /// The last one.
     pub fn last_hash(self) -> u64 {
         let next = (self.block + 1).min(LAST_BLOCK);
         next << (u64::BITS - BLOCK_BITS) | (u64::MAX >> BLOCK_BITS)

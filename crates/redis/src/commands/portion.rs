@@ -45,7 +45,6 @@ const MOST_SOUGHT: usize = 4096;
 const MOST_BYTES_SOUGHT: usize = 4 << 20;
 /// The same of a plain command, in a transaction with others.
 const MOST_SOUGHT_AT_ONCE: usize = 131_072;
-/// And in bytes.
 const MOST_BYTES_SOUGHT_AT_ONCE: usize = 64 << 20;
 
 const CROWDED: CommandError = CommandError::Text(

@@ -15,7 +15,6 @@ pub enum CommandError {
     UnknownSubcommand {
         /// The command, in small letters.
         command: &'static str,
-        /// What was given.
         given: String,
     },
     /// Too few or too many words for this command.
@@ -38,7 +37,6 @@ pub enum CommandError {
     UnknownSetting(String),
     /// A setting that cannot be set so.
     SettingFailed {
-        /// Which.
         name: String,
         /// Why not.
         why: String,
@@ -101,7 +99,6 @@ pub enum CommandError {
     AclArity(&'static str),
     /// `ACL CAT` of what is none.
     UnknownCategory(String),
-    /// No such user.
     NoSuchUser(String),
     /// `ACL DRYRUN` of what is no command.
     NoSuchCommand(String),
@@ -179,7 +176,6 @@ pub enum CommandError {
     NoProcedure(String),
     /// The words of an `HW.CALL` are not what the procedure takes.
     Arguments {
-        /// Which procedure.
         procedure: &'static str,
         /// What it takes, as a usage line.
         takes: String,

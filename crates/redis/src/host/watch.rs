@@ -18,7 +18,6 @@ use crate::meter::slow::{Slow, SlowLog};
 /// What all clients of a worker are measured by.
 #[derive(Clone)]
 pub struct Watch {
-    /// Which worker.
     pub worker: u16,
     /// Where it counts.
     pub meter: Arc<Meter>,

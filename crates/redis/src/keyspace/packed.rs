@@ -60,7 +60,6 @@ impl Packed {
         Packed { bytes: bytes.to_vec(), count }
     }
 
-    /// One piece.
     pub fn one(piece: &[u8]) -> Packed {
         let mut packed = Packed::default();
         packed.push(End::Right, piece);

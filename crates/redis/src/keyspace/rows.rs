@@ -91,21 +91,18 @@ pub fn items_garbage_row(id: u64) -> [u8; 17] {
 pub enum Due {
     /// Elements of a collection that is gone.
     Garbage {
-        /// Whose.
         id: u64,
         /// Those in front of this row are removed.
         from: Vec<u8>,
     },
     /// Items of a packed list that is gone.
     Items {
-        /// Whose.
         id: u64,
         /// Those in front of this row are removed.
         from: Vec<u8>,
     },
     /// Rows of a user's table that is gone.
     Table {
-        /// Its id.
         id: u64,
         /// Those in front of this row are removed.
         from: Vec<u8>,
@@ -114,7 +111,6 @@ pub enum Due {
     Deadline {
         /// When.
         deadline: u64,
-        /// Which.
         name: Vec<u8>,
     },
 }

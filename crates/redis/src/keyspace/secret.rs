@@ -12,7 +12,6 @@ use super::expired::leniently;
 use crate::keyspace::Failure;
 use crate::tables::{CURSORS, TABLES};
 
-/// The secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Secret(pub [u8; 16]);
 

@@ -23,7 +23,6 @@ pub struct Event {
     pub kind: String,
     /// Its role from then on.
     pub role: String,
-    /// Its epoch.
     pub epoch: u64,
     /// Whom clients should ask, as far as it knows.
     pub leader: Option<u8>,

@@ -38,7 +38,6 @@ impl Histogram {
         super::add(&self.sum_ns, took);
     }
 
-    /// What was counted.
     pub fn counts(&self) -> Counts {
         Counts {
             counts: self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect(),

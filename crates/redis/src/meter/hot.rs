@@ -9,7 +9,6 @@ use crate::keyspace::{KEYSPACE, NAMES};
 /// A key at which transactions meet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotKey {
-    /// In which table.
     pub table: String,
     /// As people read it, its first 256 bytes at most; of a key of Redis's, that.
     pub key: String,

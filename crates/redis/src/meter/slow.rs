@@ -28,7 +28,6 @@ pub struct Slow {
     pub took_us: u64,
     /// From its submission to its release; `None`: not released when this was asked.
     pub released_us: Option<u64>,
-    /// By which worker.
     pub worker: u16,
     /// The client's address,
     pub client: String,

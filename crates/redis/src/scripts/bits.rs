@@ -7,7 +7,6 @@ use mlua::{Lua, MultiValue, Table};
 use super::raise::bad_argument;
 use super::vm::Run;
 
-/// The table.
 pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
     let bit = lua.create_table()?;
     let one = |name: &'static str, apply: fn(i32) -> i32| {

@@ -71,7 +71,6 @@ impl Shared {
     }
 }
 
-/// The table.
 pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
     let cjson = lua.create_table()?;
     let shared = Rc::new(Shared::default());

@@ -19,7 +19,6 @@ const MOST_VALUES: usize = 7000;
 const MISSING: &str = "Missing bytes in input.";
 const BAD: &str = "Bad data format in input.";
 
-/// The table.
 pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
     let cmsgpack = lua.create_table()?;
     let of = run.clone();

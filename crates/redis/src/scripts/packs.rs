@@ -14,7 +14,6 @@ const MAX_ALIGN: usize = 8;
 /// Values that one call gives: Lua's stack holds no more.
 const MOST_VALUES: usize = 7000;
 
-/// The table.
 pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
     let packs = lua.create_table()?;
     let of = run.clone();

@@ -68,7 +68,6 @@ pub struct Registered {
 pub struct Task<'a> {
     /// What errors call it: the digest, or a function's name.
     pub name: &'a [u8],
-    /// The keys.
     pub keys: &'a [&'a [u8]],
     /// The other arguments.
     pub args: &'a [&'a [u8]],

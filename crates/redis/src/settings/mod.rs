@@ -26,9 +26,7 @@ use value::Value;
 /// Longest value of one: it is kept, and told.
 const MOST_BYTES: usize = 1 << 10;
 
-/// A setting.
 pub struct Setting {
-    /// Its name.
     pub name: &'static str,
     /// Another one that it has in older or newer releases of Redis.
     alias: Option<&'static str>,
@@ -102,7 +100,6 @@ impl Settings {
 }
 
 impl Setting {
-    /// What it is.
     pub fn now(&self, door: &Door) -> String {
         if let Effect::Threshold(most) = self.effect {
             return most.get().to_string();
@@ -116,7 +113,6 @@ impl Setting {
         }
     }
 
-    /// Its names.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         [Some(self.name), self.alias].into_iter().flatten()
     }

@@ -42,7 +42,6 @@ impl Type {
         found.map(|(of, _)| *of)
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         Type::ALL[usize::from(self.byte())].1
     }

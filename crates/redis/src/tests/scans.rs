@@ -10,7 +10,6 @@ use crate::keyspace::rows::hash;
 
 /// The largest integer up to which a double holds all.
 pub(super) const SAFE: u64 = (1 << 53) - 1;
-/// The last place.
 const LAST_PLACE: u64 = (1 << 52) - 1;
 /// Hashes that share a place.
 pub(super) const ALIKE: u64 = 1 << 12;

@@ -48,7 +48,6 @@ pub enum Victim {
     Learner,
     /// The next one that opens an epoch, right then.
     Opener,
-    /// This one.
     Node(u8),
 }
 

@@ -11,7 +11,6 @@ use crate::world::World;
 
 /// Who a victim is.
 pub(super) enum Found {
-    /// This node.
     Now(NodeId),
     /// Nobody yet, but somebody may come.
     Later,

@@ -53,9 +53,7 @@ impl Payload {
 /// One connection's identity: both ends, the lower node first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Link {
-    /// The lower node.
     pub low: NodeId,
-    /// The higher node.
     pub high: NodeId,
     /// What it joins.
     pub channel: Channel,

@@ -64,7 +64,6 @@ impl Load {
 /// Weights; 0 leaves a kind out. See [`library`](crate::library) for what they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
 pub struct Mix {
     pub lists: u8,
     pub rows: u8,

@@ -107,7 +107,6 @@ fn is_zero(number: &u8) -> bool {
 /// The part of the engine's options that a plan draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)] // The fields are those of `highwater_seam::Options`.
 pub struct Settings {
     pub heartbeat: Nanos,
     pub election_timeout: Nanos,
@@ -146,7 +145,6 @@ pub struct Transport {
 /// How workers are interrupted; see [`Interleaving`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)] // The fields are those of `Interleaving`.
 pub struct Interleaved {
     pub one_in: u64,
     pub long_one_in: u64,

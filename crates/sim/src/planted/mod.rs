@@ -31,7 +31,6 @@ pub struct Catch {
 /// What several hunts for one bug found.
 #[derive(Debug)]
 pub struct Row {
-    /// Which bug.
     pub bug: &'static Bug,
     /// Plans that each hunt took, in ascending order; hunts that found nothing are missing.
     pub seeds: Vec<u64>,

@@ -54,7 +54,6 @@ pub(super) struct Verdict {
 /// A run that failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Of which kind.
     pub kind: FailureKind,
     /// What is wrong, in words.
     pub what: String,

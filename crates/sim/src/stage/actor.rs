@@ -28,7 +28,6 @@ impl Actor {
 /// Why a worker stands in the middle of its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// It was interrupted.
     Interrupted(Point),
     /// It spins for another one.
     Spins,

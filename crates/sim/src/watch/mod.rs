@@ -56,7 +56,6 @@ impl Watch {
         &self.violations
     }
 
-    /// What was seen.
     pub fn seen(&self) -> Seen {
         Seen { counts: self.rules.counts(), most: self.most }
     }

@@ -69,7 +69,6 @@ enum Submission {
 pub struct WorldOptions {
     /// Everything random follows from it.
     pub seed: u64,
-    /// Which engine.
     pub engine: EngineKind,
     /// How many replicas.
     pub nodes: u8,
@@ -128,7 +127,6 @@ pub struct ToClient {
     pub from: (NodeId, u16),
     /// Over which connection.
     pub client: ClientId,
-    /// What.
     pub bytes: Bytes,
     /// When it leaves.
     pub at: Nanos,

@@ -2,7 +2,6 @@
 
 /// Chunks that stand ready while the store grows, at least.
 pub(super) const LEAST: u64 = 2;
-/// And at most.
 const MOST: u64 = 64;
 /// And at most this part of what is used, if that is more than the least.
 const USED_PART: u64 = 8;

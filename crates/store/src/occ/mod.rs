@@ -266,7 +266,6 @@ impl Occ {
         self.work.has_to_pause()
     }
 
-    /// The store.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }

@@ -22,7 +22,6 @@ const SEED: u64 = 11;
 /// Sums over transactions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Count {
-    /// Transactions.
     pub transactions: usize,
     /// Rows looked up, and rows and index entries visited by scans.
     pub read: usize,

@@ -25,7 +25,6 @@ pub struct Delivery;
 pub struct Request {
     /// The tables.
     pub layout: LayoutKind,
-    /// The warehouse.
     pub warehouse: u16,
     /// O_CARRIER_ID, 1 to 10.
     pub carrier: u8,

@@ -44,7 +44,6 @@ pub struct DistrictFacts {
 /// One order and what belongs to it. Without `row`, something belongs to an order that does not exist.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OrderFacts {
-    /// Its row.
     pub row: Option<Order>,
     /// Whether NEW-ORDER has it.
     pub is_new: bool,
@@ -74,11 +73,8 @@ pub struct CustomerFacts {
 pub struct Facts {
     /// W_YTD.
     pub warehouses: HashMap<u64, i64>,
-    /// Districts.
     pub districts: HashMap<u64, DistrictFacts>,
-    /// Orders.
     pub orders: HashMap<u64, OrderFacts>,
-    /// Customers.
     pub customers: HashMap<u64, CustomerFacts>,
     /// Entries of the index of orders by customer without an order of that customer.
     pub stray_index_entries: Vec<u64>,

@@ -18,19 +18,16 @@
 //! HISTORY has no primary key in the specification. The payment's number makes one: C_PAYMENT_CNT is read and
 //! incremented by the same transaction, so that it is unique per customer by serializability.
 
-/// WAREHOUSE.
 #[inline]
 pub fn warehouse(w: u16) -> u64 {
     w.into()
 }
 
-/// DISTRICT.
 #[inline]
 pub fn district(w: u16, d: u8) -> u64 {
     u64::from(w) << 4 | u64::from(d)
 }
 
-/// CUSTOMER.
 #[inline]
 pub fn customer(w: u16, d: u8, c: u16) -> u64 {
     district(w, d) << 12 | u64::from(c)
@@ -60,13 +57,11 @@ pub fn order_line(w: u16, d: u8, o: u32, line: u8) -> u64 {
     district(w, d) << 44 | u64::from(o) << 4 | u64::from(line)
 }
 
-/// ITEM.
 #[inline]
 pub fn item(i: u32) -> u64 {
     i.into()
 }
 
-/// STOCK.
 #[inline]
 pub fn stock(w: u16, i: u32) -> u64 {
     u64::from(w) << 17 | u64::from(i)

@@ -67,7 +67,6 @@ pub struct Request {
     pub layout: LayoutKind,
     /// The home warehouse.
     pub warehouse: u16,
-    /// The district.
     pub district: u8,
     /// C_ID.
     pub customer: u16,

@@ -122,7 +122,6 @@ impl Population {
         Rng::new(mix(self.seed ^ mix(key ^ stream << 56)))
     }
 
-    /// ITEM.
     pub fn item(&self, i: u32) -> StackBytes<96> {
         let rng = &mut self.rng(stream::ITEM, keys::item(i));
         let (price, image) = (rng.within(100, 10_000) as u32, rng.within(1, 10_000) as u16);
@@ -193,7 +192,6 @@ impl Population {
         Customer { balance: -paid, ytd_payment: paid, payments: 1, deliveries: 0 }
     }
 
-    /// C_DATA.
     pub fn customer_data(&self, w: u16, d: u8, c: u16) -> StackBytes<CUSTOMER_DATA_BYTES> {
         let mut row = StackBytes::new();
         let rng = &mut self.rng(stream::CUSTOMER_DATA, keys::customer(w, d, c));
@@ -223,7 +221,6 @@ impl Population {
         o < self.first_new_order()
     }
 
-    /// ORDER-LINE.
     pub fn order_line(&self, w: u16, d: u8, o: u32, line: u8) -> OrderLine {
         let rng = &mut self.rng(stream::ORDER_LINE, keys::order_line(w, d, o, line));
         let item = rng.within(1, self.items.into()) as u32;

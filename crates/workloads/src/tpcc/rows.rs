@@ -42,9 +42,7 @@ pub struct Address<'a> {
     pub street_2: &'a [u8],
     /// CITY, 10 to 20 characters.
     pub city: &'a [u8],
-    /// STATE.
     pub state: [u8; 2],
-    /// ZIP.
     pub zip: [u8; 9],
 }
 
@@ -91,7 +89,6 @@ impl<'a> Place<'a> {
         Ok(place)
     }
 
-    /// The row.
     #[inline]
     pub fn encode(&self) -> Row {
         let mut row = Row::new();
@@ -153,7 +150,6 @@ impl<'a> CustomerInfo<'a> {
         out.put_text(self.last);
     }
 
-    /// The row.
     #[inline]
     pub fn encode(&self) -> Row {
         let mut row = Row::new();
@@ -217,7 +213,6 @@ fixed_row! {
 }
 
 fixed_row! {
-    /// An order.
     Order, 11 {
         /// O_ENTRY_D.
         entry_date: u64 = u48 / put_u48,
@@ -247,7 +242,6 @@ fixed_row! {
 }
 
 fixed_row! {
-    /// An order line.
     OrderLine, 39 {
         /// OL_I_ID.
         item: u32 = u24 / put_u24,
@@ -305,7 +299,6 @@ impl<'a> History<'a> {
     }
 }
 
-/// An item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
     /// I_PRICE, cents.
@@ -354,7 +347,6 @@ impl<'a> StockInfo<'a> {
         Ok(StockInfo { dists, data })
     }
 
-    /// The row.
     pub fn encode(&self) -> Row {
         let mut row = Row::new();
         row.put(self.dists);

@@ -26,9 +26,7 @@ pub struct StockLevel;
 pub struct Request {
     /// The tables.
     pub layout: LayoutKind,
-    /// The warehouse.
     pub warehouse: u16,
-    /// The district.
     pub district: u8,
     /// The quantity below which an item runs low, 10 to 20.
     pub threshold: u8,

@@ -61,7 +61,6 @@ pub struct NewAddress {
 }
 
 impl NewAddress {
-    /// As columns.
     pub fn columns(&self) -> Address<'_> {
         let [street_1, street_2, city] = self.lines.each_ref().map(StackBytes::as_slice);
         Address { street_1, street_2, city, state: self.state, zip: self.zip }

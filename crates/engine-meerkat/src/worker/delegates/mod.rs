@@ -55,7 +55,6 @@ pub(super) struct Delegates {
     stands: Option<Standing>,
     strangers: BTreeSet<ClientId>,
     out: Vec<(ClientId, Bytes)>,
-    /// Bytes of it.
     out_bytes: usize,
 }
 

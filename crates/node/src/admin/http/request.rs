@@ -32,7 +32,6 @@ pub enum Method {
 pub struct Head {
     /// What to do.
     pub method: Method,
-    /// With what.
     pub page: Page,
     /// A page of this origin asks, and may read the answer.
     pub origin: Option<String>,

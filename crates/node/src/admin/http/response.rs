@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 /// How it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "they are HTTP's")]
 pub enum Status {
     Ok,
     NoContent,
@@ -55,11 +54,9 @@ pub struct Answer {
     pub kind: &'static str,
     /// Header lines of this answer, each ended.
     pub extra: String,
-    /// The content.
     pub content: Vec<u8>,
 }
 
-/// JSON.
 pub const JSON: &str = "application/json";
 
 impl Answer {

@@ -22,7 +22,6 @@ const PIECE_OF_AN_OBJECT: &str = ".at-";
 /// Bytes copied at once.
 const PIECE: usize = 1 << 20;
 
-/// A folder.
 #[derive(Debug)]
 pub struct FolderPlace {
     path: PathBuf,

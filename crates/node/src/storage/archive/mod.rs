@@ -53,7 +53,6 @@ const PREFIX: &str = "chain-";
 #[derive(Clone, Debug)]
 pub struct Archive {
     place: Arc<dyn Place>,
-    /// Whose.
     pub cluster: String,
     /// Where each chain that was copied to ends, as far as this process knows.
     ends: BTreeMap<u32, Summary>,
@@ -73,7 +72,6 @@ struct ArchiveFile {
 /// Whose files a chain has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChainFile {
-    /// The node.
     pub node: u8,
     /// Its life, in hexadecimal digits.
     pub incarnation: String,
@@ -104,11 +102,9 @@ impl Chain {
 /// What became of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// To which chain.
     pub chain: u32,
     /// It is a new one; why, if there was one before.
     pub began: Option<&'static str>,
-    /// What.
     pub brought: Brought,
 }
 

@@ -10,7 +10,6 @@ use highwater_engines::EngineKind;
 pub struct Identity {
     /// The cluster's name.
     pub cluster: String,
-    /// This node.
     pub node: NodeId,
     /// This life of its memory.
     pub incarnation: Incarnation,
@@ -42,7 +41,6 @@ pub(super) fn speaks_bytes(speaks: Speaks) -> [u8; 3] {
     [speaks.levels.oldest.0, speaks.levels.newest.0, speaks.in_use.0]
 }
 
-/// Reads it.
 pub(super) fn read_speaks(reader: &mut Reader<'_>) -> Result<Speaks, Malformed> {
     let [oldest, newest, in_use] = [reader.u8()?, reader.u8()?, reader.u8()?].map(Level);
     if newest < Level::FIRST {

@@ -11,7 +11,6 @@ use super::identity::Fingerprint;
 pub enum Mismatch {
     /// A number that must be the same everywhere.
     Differs {
-        /// Which.
         what: &'static str,
         /// The dialer's.
         theirs: u64,
@@ -38,7 +37,6 @@ pub enum Mismatch {
     Levels {
         /// Who uses a level.
         uses: NodeId,
-        /// Which.
         level: Level,
         /// Who does not speak it.
         other: NodeId,
@@ -68,10 +66,7 @@ pub enum Mismatch {
         node: NodeId,
     },
     /// The dialer was removed from the cluster.
-    Removed {
-        /// Its id.
-        node: NodeId,
-    },
+    Removed { node: NodeId },
     /// The called node speaks with nobody who does not speak TLS.
     NotEncrypted,
     /// The dialer's certificate is not that of the node that it says it is.

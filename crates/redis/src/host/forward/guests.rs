@@ -390,7 +390,6 @@ impl Guests {
         self.out.push((node, Message::Answer { number, outcome, at }.encode(reply)));
     }
 
-    /// One is released.
     pub fn released(&mut self, number: u64, outcome: Outcome, at: Timestamp, reply: &[u8]) {
         let place = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
         let running = place.and_then(|at| self.running.get_mut(at)?.take());

@@ -6,7 +6,6 @@ use super::message::Ask;
 
 /// The judgement on a request before it is submitted.
 pub enum Judged {
-    /// It may be.
     May,
     /// A pause holds it back.
     Waits,

@@ -126,9 +126,7 @@ pub struct LayoutTables {
     pub customer_info: TableId,
     /// Customers by last and first name; ordered, the keys are [`NameKey`]s.
     pub customer_by_name: TableId,
-    /// HISTORY.
     pub history: TableId,
-    /// ORDER.
     pub order: TableId,
     /// Orders by customer; ordered.
     pub order_by_customer: TableId,
@@ -136,7 +134,6 @@ pub struct LayoutTables {
     pub new_order: TableId,
     /// ORDER-LINE; ordered.
     pub order_line: TableId,
-    /// ITEM.
     pub item: TableId,
     /// Has the columns of [`Stock`].
     pub stock: TableId,
@@ -180,7 +177,6 @@ pub struct Demand {
 pub trait Layout: 'static {
     /// Its name.
     const KIND: LayoutKind;
-    /// The tables.
     const TABLES: LayoutTables;
     /// The value of a row in NEW-ORDER.
     const NEW_ORDER_ROW: &'static [u8];
@@ -197,7 +193,6 @@ pub trait Layout: 'static {
     fn customer(row: &[u8]) -> Result<Customer, Malformed>;
     /// What never changes of a customer.
     fn customer_info(row: &[u8]) -> Result<CustomerInfo<'_>, Malformed>;
-    /// ORDER.
     fn order(row: &[u8]) -> Result<Order, Malformed>;
     /// ORDER, to be written.
     fn order_row(order: &Order) -> impl AsRef<[u8]>;
@@ -205,11 +200,9 @@ pub trait Layout: 'static {
     fn order_line(row: &[u8]) -> Result<OrderLine, Malformed>;
     /// ORDER-LINE, to be written.
     fn order_line_row(line: &OrderLine) -> impl AsRef<[u8]>;
-    /// HISTORY.
     fn history(row: &[u8]) -> Result<History<'_>, Malformed>;
     /// HISTORY, to be written.
     fn history_row(history: &History<'_>) -> StackBytes<64>;
-    /// ITEM.
     fn item(row: &[u8]) -> Result<Item<'_>, Malformed>;
     /// ITEM, to be written.
     fn item_row(item: &Item<'_>) -> StackBytes<96>;

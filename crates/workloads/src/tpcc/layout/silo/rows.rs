@@ -75,7 +75,6 @@ fn address<'a>(reader: &mut Reader<'a>) -> Result<Address<'a>, Malformed> {
     })
 }
 
-/// A warehouse.
 pub fn warehouse_row(place: &Place<'_>, ytd: i64) -> WarehouseRow {
     let mut row = StackBytes::<{ WAREHOUSE_TEXTS + PLACE_TEXTS }>::new();
     row.put_i64(ytd);
@@ -85,7 +84,6 @@ pub fn warehouse_row(place: &Place<'_>, ytd: i64) -> WarehouseRow {
     row.as_slice().try_into().expect("all columns")
 }
 
-/// A district.
 pub fn district_row(place: &Place<'_>, ytd: i64, next_order: u32) -> DistrictRow {
     let mut row = StackBytes::<{ DISTRICT_TEXTS + PLACE_TEXTS }>::new();
     row.put_i64(ytd);
@@ -141,7 +139,6 @@ pub fn place(row: &[u8], texts: usize) -> Result<Place<'_>, Malformed> {
     Ok(place)
 }
 
-/// A customer.
 pub fn customer_row(info: &CustomerInfo<'_>, customer: &Customer, data: &[u8]) -> CustomerRow {
     let mut row = StackBytes::<{ DATA + 2 + CUSTOMER_DATA_BYTES + 1 }>::new();
     row.put_u32(info.discount.into());
@@ -202,7 +199,6 @@ pub fn set_data(row: &mut CustomerRow, data: &[u8]) {
     row[DATA + 2..DATA + 2 + data.len()].copy_from_slice(data);
 }
 
-/// An order.
 #[inline]
 pub fn order_row(order: &Order) -> [u8; 16] {
     let mut row = [0; 16];
@@ -213,7 +209,6 @@ pub fn order_row(order: &Order) -> [u8; 16] {
     row
 }
 
-/// An order.
 #[inline]
 pub fn order(row: &[u8]) -> Result<Order, Malformed> {
     let mut reader = Reader::new(fixed::<16>(row)?);
@@ -278,7 +273,6 @@ pub fn history(row: &[u8]) -> Result<History<'_>, Malformed> {
     Ok(history)
 }
 
-/// An item.
 pub fn item_row(item: &Item<'_>) -> StackBytes<96> {
     let mut row = StackBytes::new();
     put_char(&mut row, item.name, 24);
@@ -288,7 +282,6 @@ pub fn item_row(item: &Item<'_>) -> StackBytes<96> {
     row
 }
 
-/// An item.
 #[inline]
 pub fn item(row: &[u8]) -> Result<Item<'_>, Malformed> {
     let mut reader = Reader::new(fixed::<{ 2 * 4 + width(24) + width(50) }>(row)?);
