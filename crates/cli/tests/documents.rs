@@ -152,61 +152,6 @@ fn blocks_of_code_quote_what_the_code_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Document, how the head of its table begins, and the enum whose decoder the table repeats. Those of messages that are declared are compared where
-/// these are (`described`).
-const TAGS: &[(&str, &str, &str, &str)] = &[
-    ("docs/internals/failover.md", "| tag | message |", "crates/log-host/src/control.rs", "ControlMessage"),
-    (
-        "docs/internals/log-format.md",
-        "| tag | copy's head |",
-        "crates/kit/src/copy/message.rs",
-        "CopyMessage",
-    ),
-    (
-        "docs/internals/log-format.md",
-        "| tag | head about freshness |",
-        "crates/log-host/src/probes.rs",
-        "ProbeMessage",
-    ),
-];
-
-#[test]
-fn tables_of_messages_have_the_decoders_tags() {
-    for (document, head, source, name) in TAGS {
-        let decoded = decoded_tags(&read(source), name);
-        assert!(!decoded.is_empty(), "{source}: no arm like `1 => {name}::..`");
-        assert_eq!(documented_tags(&read(document), head), decoded, "{document}: {head} and {source}");
-    }
-}
-
-/// The first words of the first two columns.
-fn documented_tags(document: &str, head: &str) -> Vec<(u8, String)> {
-    let table = document.lines().skip_while(|line| !line.starts_with(head)).skip(2);
-    let row = |line: &str| {
-        let mut cells = line.split('|').skip(1).map(|cell| cell.split_whitespace().next().unwrap_or(""));
-        (cells.next().unwrap().parse().unwrap(), cells.next().unwrap().to_string())
-    };
-    table.take_while(|line| line.starts_with('|')).map(row).collect()
-}
-
-/// Of the arms `1 => Name::Variant ..` or `1 => {`, behind which `Name::Variant` comes.
-fn decoded_tags(source: &str, name: &str) -> Vec<(u8, String)> {
-    let mut tags = Vec::new();
-    let mut tag = None;
-    for line in source.lines().map(str::trim) {
-        if let Some((number, _)) = line.split_once(" => ") {
-            tag = number.parse().ok().or(tag);
-        }
-        if let Some((_, rest)) = line.split_once(&format!("{name}::"))
-            && let Some(tag) = tag.take()
-        {
-            let variant = rest.split(|letter: char| !letter.is_alphanumeric()).next().unwrap();
-            tags.push((tag, variant.to_string()));
-        }
-    }
-    tags
-}
-
 /// Once: prose quoted constants that had changed (keys of a segment, fingers, chunks under way, who donates, timer slack)
 #[test]
 fn quoted_settings_are_the_defaults() {

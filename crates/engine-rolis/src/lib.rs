@@ -133,7 +133,7 @@ impl Engine for Rolis {
 
     fn words(to_controller: bool, head: &[u8]) -> String {
         let known = if to_controller {
-            ControlMessage::decode(head).map(|message| format!("{message:?}")).ok()
+            ControlMessage::read(head).map(|message| format!("{message:?}")).ok()
         } else {
             Head::decode(head).map(|head| format!("{head:?}")).ok()
         };

@@ -114,7 +114,7 @@ fn heads() -> Vec<Vec<u8>> {
     ];
     let heads =
         stream.into_iter().map(Head::Stream).chain(copies.map(Head::Copy)).map(|head| head.encode().to_vec());
-    heads.chain(controls.iter().map(|control| control.encode().to_vec())).collect()
+    heads.chain(controls.iter().map(|control| control.bytes().to_vec())).collect()
 }
 
 fn main() {

@@ -101,9 +101,9 @@ fn message(head: &[u8], body: &[u8]) -> bool {
             entry.claims().for_each(drop);
         }
     }
-    let control = ControlMessage::decode(head);
+    let control = ControlMessage::read(head);
     if let Ok(decoded) = &control {
-        assert_eq!(ControlMessage::decode(&decoded.encode()).as_ref(), Ok(decoded));
+        assert_eq!(ControlMessage::read(&decoded.bytes()).as_ref(), Ok(decoded));
     }
     let told = accounts::decode(head);
     if let Ok(told) = &told {

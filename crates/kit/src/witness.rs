@@ -22,7 +22,7 @@ use bytes::Bytes;
 use highwater_core::Voter;
 use highwater_core::codec::{Malformed, Reader};
 use highwater_core::evidence::{self, Known, Start, Starts};
-use highwater_core::wire::{Kind, Wire};
+use highwater_core::wire::{Form, Kind, Wire};
 use highwater_core::{Random, planted, wire, wire_codec};
 use highwater_seam::DiskState;
 
@@ -235,23 +235,36 @@ impl DiskWord {
         let DiskState { starts, synced, low: _ } = state;
         (starts.generation() > 0).then(|| DiskWord { starts: starts.clone(), synced: *synced })
     }
+}
 
-    /// As the first builds say it, of the newest start alone: `start u64 | generation u64 | had u64 | synced u64`.
-    pub fn encode_short(&self, out: &mut Vec<u8>) {
-        let Start { number, had } = self.starts.newest().unwrap_or_default();
-        for word in [number, self.starts.generation(), had, self.synced] {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
+/// As the first builds say it: of the newest start alone.
+#[derive(Debug)]
+pub struct InShort;
+
+impl Form<DiskWord> for InShort {
+    fn put(word: &DiskWord, out: &mut Vec<u8>) {
+        let Start { number, had } = word.starts.newest().unwrap_or_default();
+        [number, word.starts.generation(), had, word.synced].iter().for_each(|word| word.put(out));
     }
 
-    /// Reads what [`encode_short`](DiskWord::encode_short) wrote.
-    pub fn decode_short(reader: &mut Reader<'_>) -> Result<DiskWord, Malformed> {
-        let (number, generation, had, synced) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
+    fn take(from: &mut Reader<'_>) -> Result<DiskWord, Malformed> {
+        let (number, generation) = (u64::take(from)?, u64::take(from)?);
+        let (had, synced) = (u64::take(from)?, u64::take(from)?);
         if generation == 0 {
             return Err(Malformed("start of a disk"));
         }
         let starts = Arc::new(Starts::new(generation, vec![Start { number, had }]));
         Ok(DiskWord { starts, synced })
+    }
+
+    fn form() -> String {
+        "start u64 | generation u64 | had u64 | synced u64".into()
+    }
+
+    fn draw(random: &mut Random) -> DiskWord {
+        let start = Start { number: Wire::draw(random), had: Wire::draw(random) };
+        let generation = u64::draw(random).max(1);
+        DiskWord { starts: Arc::new(Starts::new(generation, vec![start])), synced: Wire::draw(random) }
     }
 }
 
@@ -325,11 +338,11 @@ mod tests {
         let word = word(9, 77, 1234);
         let (mut long, mut short) = (Vec::new(), Vec::new());
         word.encode(&mut long);
-        word.encode_short(&mut short);
+        InShort::put(&word, &mut short);
         assert_eq!(DiskWord::decode(&mut Reader::new(&long)), Ok(word.clone()));
-        let known = DiskWord::decode_short(&mut Reader::new(&short)).unwrap();
+        let known = InShort::take(&mut Reader::new(&short)).unwrap();
         assert_eq!((known.starts.generation(), known.starts.newest()), (9, word.starts.newest()));
-        assert!(DiskWord::decode_short(&mut Reader::new(&[0; 32])).is_err(), "there was no start");
+        assert!(InShort::take(&mut Reader::new(&[0; 32])).is_err(), "there was no start");
     }
 
     #[test]

@@ -189,7 +189,7 @@ impl Desk {
 
     /// Hands messages to the host.
     pub fn hand_out(&mut self, out: &mut ControlOutbox) {
-        out.messages.extend(self.messages.drain(..).map(|(to, message)| (to, message.encode())));
+        out.messages.extend(self.messages.drain(..).map(|(to, message)| (to, message.bytes())));
         out.events.append(&mut self.events);
         if self.belongs {
             out.writes.append(&mut self.writes);

@@ -33,66 +33,38 @@
 use std::collections::VecDeque;
 
 use highwater_consensus::{Stream, Voter};
-use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Ballot, EntryIndex, NodeId, Timestamp};
+use highwater_core::{Ballot, EntryIndex, NodeId, Timestamp, wire};
 use highwater_seam::Nanos;
 
 use crate::hooks;
 
-/// What workers say to each other about freshness. Its tags are 4 and 5: those of copies come before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeMessage {
-    /// Follower to leader: what is acknowledged by now?
-    Probe {
-        /// When it was sent, by the follower's clock.
-        asked: Nanos,
-    },
-    /// Leader to follower: what was acknowledged before the probe was sent.
-    Vouch {
-        /// When that was, as the follower said.
-        asked: Nanos,
-        /// It is at or below this.
-        upto: Timestamp,
-        /// How far the leader's log of this stream was then.
-        log: EntryIndex,
-    },
+wire! {
+    /// What workers say to each other about freshness. Its tags are 4 and 5: those of copies come before.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ProbeMessage: "message about freshness" {
+        /// Follower to leader: what is acknowledged by now?
+        Probe = 4 {
+            /// When it was sent, by the follower's clock.
+            asked: Nanos,
+        },
+        /// Leader to follower: what was acknowledged before the probe was sent.
+        Vouch = 5 {
+            /// When that was, as the follower said.
+            asked: Nanos,
+            /// It is at or below this.
+            upto: Timestamp,
+            /// How far the leader's log of this stream was then.
+            log: EntryIndex,
+        },
+    }
 }
 
 use ProbeMessage::{Probe, Vouch};
 
 impl ProbeMessage {
-    /// `tag u8 | fields`, little endian.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        match *self {
-            Probe { asked } => {
-                out.push(4);
-                out.extend_from_slice(&asked.to_le_bytes());
-            }
-            Vouch { asked, upto, log } => {
-                out.push(5);
-                out.extend_from_slice(&asked.to_le_bytes());
-                out.extend_from_slice(&upto.0.to_le_bytes());
-                out.extend_from_slice(&log.0.to_le_bytes());
-            }
-        }
-    }
-
     /// Whether a head with this tag is one of these.
     pub fn has_tag(tag: u8) -> bool {
         matches!(tag, 4 | 5)
-    }
-
-    /// Reads what [`encode`](ProbeMessage::encode) wrote behind its tag.
-    pub fn decode(tag: u8, reader: &mut Reader<'_>) -> Result<ProbeMessage, Malformed> {
-        Ok(match tag {
-            4 => ProbeMessage::Probe { asked: reader.u64()? },
-            5 => ProbeMessage::Vouch {
-                asked: reader.u64()?,
-                upto: Timestamp(reader.u64()?),
-                log: EntryIndex(reader.u64()?),
-            },
-            _ => return Err(Malformed("frame tag")),
-        })
     }
 }
 

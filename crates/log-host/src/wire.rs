@@ -51,11 +51,14 @@ impl Head {
     /// Reads what [`encode`](Head::encode) wrote.
     #[inline]
     pub fn decode(bytes: &[u8]) -> Result<Head, Malformed> {
-        let mut reader = Reader::new(bytes);
-        let head = match reader.u8()? {
-            STREAM => Head::Stream(Message::decode(&mut reader)?),
-            tag if ProbeMessage::has_tag(tag) => Head::Probe(ProbeMessage::decode(tag, &mut reader)?),
-            tag => Head::Copy(CopyMessage::decode(tag, &mut reader)?),
+        let (tag, mut reader) = (Reader::new(bytes).u8()?, Reader::new(bytes));
+        let head = match tag {
+            STREAM => {
+                reader.u8()?;
+                Head::Stream(Message::decode(&mut reader)?)
+            }
+            tag if ProbeMessage::has_tag(tag) => Head::Probe(ProbeMessage::decode(&mut reader)?),
+            _ => Head::Copy(CopyMessage::decode(&mut reader)?),
         };
         if reader.is_empty() { Ok(head) } else { Err(Malformed("frame head length")) }
     }

@@ -16,6 +16,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use highwater_core::wire;
 use highwater_store::{Occ, Store};
 
 use crate::options::Options;
@@ -158,19 +159,21 @@ pub struct MemoryStatus {
     pub most: u64,
 }
 
-/// What a node last said about its store and its disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// Orders what one life of a node says.
-    pub number: u64,
-    /// What its store may use.
-    pub budget: u64,
-    /// What it uses.
-    pub used: u64,
-    /// The longest transaction that it has room for.
-    pub transaction: u64,
-    /// Its disk is about to be full.
-    pub disk_low: bool,
+wire! {
+    /// What a node last said about its store and its disk.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Told: "told" {
+        /// Orders what one life of a node says.
+        pub number: u64,
+        /// What its store may use.
+        pub budget: u64,
+        /// What it uses.
+        pub used: u64,
+        /// The longest transaction that it has room for.
+        pub transaction: u64,
+        /// Its disk is about to be full.
+        pub disk_low: bool,
+    }
 }
 
 /// What the leader's store may come to if it uses `own` bytes now and the others are as they said.

@@ -232,7 +232,7 @@ impl MeerkatWorker {
         let mut reader = Reader::new(&frame.head);
         let tag = reader.u8().ok()?;
         if tag != TAG {
-            let message = CopyMessage::decode(tag, &mut reader).ok()?;
+            let message = CopyMessage::decode(&mut Reader::new(&frame.head)).ok()?;
             let from = Voter { node: from, incarnation: self.peers.life(from)? };
             let sends = (self.votes(), self.rows.store());
             self.copies.hear(now, from, (message, &frame.body), sends, &self.context);

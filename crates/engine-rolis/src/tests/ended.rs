@@ -42,12 +42,12 @@ fn a_copy_that_has_ended_is_not_begun_late() {
         controller.peer_up(0, peer, Incarnation(1), Levels::default());
     }
     let founders = Members::new(Epoch(0), (0..3).map(voter).collect());
-    controller.deliver(0, NodeId(0), ControlMessage::Genesis(founders).encode());
-    controller.deliver(0, RECEIVER, ControlMessage::CopyRequest { copy: COPY }.encode());
+    controller.deliver(0, NodeId(0), ControlMessage::Genesis(founders).bytes());
+    controller.deliver(0, RECEIVER, ControlMessage::CopyRequest { copy: COPY }.bytes());
     worker.turn(0, &mut out);
     controller.turn(0, &mut said);
     let granted = |message: &Bytes| {
-        matches!(ControlMessage::decode(message), Ok(ControlMessage::CopyGrant { copy: COPY, .. }))
+        matches!(ControlMessage::read(message), Ok(ControlMessage::CopyGrant { copy: COPY, .. }))
     };
     assert!(said.messages.iter().any(|(to, message)| *to == RECEIVER && granted(message)));
     let serves = || shared.serving_copies.load(Ordering::SeqCst);

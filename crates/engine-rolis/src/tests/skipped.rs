@@ -62,7 +62,7 @@ fn a_parked_voter_does_not_forget_a_change_that_it_accepted() {
         controller.peer_up(0, NodeId(peer), Incarnation(1), Levels::default());
     }
     let founders = Members::new(Epoch(0), (0..3).map(|node| voter(node, 1)).collect());
-    controller.deliver(0, NodeId(0), ControlMessage::Genesis(founders.clone()).encode());
+    controller.deliver(0, NodeId(0), ControlMessage::Genesis(founders.clone()).bytes());
     // Node 2 lost its memory, and its new life was admitted.
     let admitted = founders.with(Epoch(1), voter(2, 2));
     let frame = |message: Message, body: Bytes| Frame { head: Head::Stream(message).encode(), body };
@@ -77,11 +77,11 @@ fn a_parked_voter_does_not_forget_a_change_that_it_accepted() {
     controller.turn(0, &mut said);
     // Another candidate asks.
     let prepare = ControlMessage::Election(ElectionMessage::Prepare { ballot: ballot(2, 2) });
-    controller.deliver(0, NodeId(2), prepare.encode());
+    controller.deliver(0, NodeId(2), prepare.bytes());
     controller.turn(0, &mut said);
     worker.turn(0, &mut out);
     controller.turn(0, &mut said);
-    let promises = said.messages.iter().filter_map(|(_, message)| match ControlMessage::decode(message) {
+    let promises = said.messages.iter().filter_map(|(_, message)| match ControlMessage::read(message) {
         Ok(ControlMessage::Election(ElectionMessage::Promise(promise))) => Some(promise),
         _ => None,
     });

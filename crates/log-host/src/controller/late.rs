@@ -47,7 +47,7 @@ fn sent(controller: &mut LogController, to: NodeId) -> Vec<ControlMessage> {
     let mut out = ControlOutbox::default();
     controller.desk.hand_out(&mut out);
     let messages = out.messages.into_iter().filter(|(node, _)| *node == to);
-    messages.map(|(_, bytes)| ControlMessage::decode(&bytes).expect("it was just encoded")).collect()
+    messages.map(|(_, bytes)| ControlMessage::read(&bytes).expect("it was just encoded")).collect()
 }
 
 /// It asks `PEER` for a copy, and for another one: the names of both.
@@ -83,9 +83,9 @@ fn what_was_said_of_an_earlier_start_is_not_said_of_this_one() {
     controller.set_disk(DiskState { starts, ..DiskState::default() });
     let now = controller.disk.start();
     let before = if now == 3 { 4 } else { 3 };
-    controller.deliver(1, PEER, ControlMessage::DiskJudged { start: before, stale: true }.encode());
+    controller.deliver(1, PEER, ControlMessage::DiskJudged { start: before, stale: true }.bytes());
     assert!(!controller.stale);
-    controller.deliver(1, PEER, ControlMessage::DiskJudged { start: now, stale: true }.encode());
+    controller.deliver(1, PEER, ControlMessage::DiskJudged { start: now, stale: true }.bytes());
     assert!(controller.stale);
 }
 
@@ -106,7 +106,7 @@ fn a_grant_of_an_earlier_copy_is_not_taken() {
 fn a_refusal_of_an_earlier_copy_does_not_cost_this_one() {
     let mut controller = controller();
     let [before, copy] = asks_twice(&mut controller);
-    controller.deliver(2, PEER, ControlMessage::CopyRefuse { copy: before }.encode());
+    controller.deliver(2, PEER, ControlMessage::CopyRefuse { copy: before }.bytes());
     assert!(controller.receiver.asked_for(PEER, copy));
     controller.on_copy_grant(2, PEER, copy, granted());
     controller.on_report(3, Report::CopyStalled { copy: before });
@@ -123,13 +123,13 @@ fn what_is_heard_of_an_earlier_copy_ends_none_that_is_given() {
     let mut controller = controller();
     let name = |copy| CopyName { receiver: PEER, copy };
     for copy in [1, 2] {
-        controller.deliver(1, PEER, ControlMessage::CopyRequest { copy }.encode());
+        controller.deliver(1, PEER, ControlMessage::CopyRequest { copy }.bytes());
     }
     sent(&mut controller, PEER);
     let given = controller.desk.shared.serving_copies.load(Ordering::SeqCst);
     controller.on_report(2, Report::Located { copy: name(1), stream: STREAM, start: None });
     controller.on_report(2, Report::Located { copy: name(1), stream: STREAM, start: Some(EntryIndex(3)) });
-    controller.deliver(2, PEER, ControlMessage::CopyFinished { copy: 1 }.encode());
+    controller.deliver(2, PEER, ControlMessage::CopyFinished { copy: 1 }.bytes());
     let said = sent(&mut controller, PEER);
     let of_copies = |message: &ControlMessage| {
         matches!(message, ControlMessage::CopyGrant { .. } | ControlMessage::CopyRefuse { .. })
@@ -146,7 +146,7 @@ fn what_is_heard_of_an_earlier_copy_ends_none_that_is_given() {
 fn what_a_node_said_of_its_store_ends_with_its_connection_and_its_life() {
     let mut controller = controller();
     let levels = controller.desk.shared.options.levels;
-    controller.deliver(1, PEER, ControlMessage::Store { complete: true }.encode());
+    controller.deliver(1, PEER, ControlMessage::Store { complete: true }.bytes());
     assert!(controller.stores.is_complete(voter(PEER)));
     let another = Voter { incarnation: Incarnation(2), ..voter(PEER) };
     assert!(!controller.stores.is_complete(another), "its next life has said nothing");

@@ -306,7 +306,7 @@ impl Controller for LogController {
     }
 
     fn deliver(&mut self, now: Nanos, from: NodeId, message: Bytes) {
-        let (Some(sender), Ok(message)) = (self.desk.peer(from), ControlMessage::decode(&message)) else {
+        let (Some(sender), Ok(message)) = (self.desk.peer(from), ControlMessage::read(&message)) else {
             return;
         };
         if self.turns_away(sender, &message) {
@@ -484,7 +484,7 @@ impl Controller for LogController {
         self.desk.hand_out(out);
         out.disk_is_stale |= self.stale;
         out.messages.extend(
-            self.election.drain().map(|(to, message)| (to, ControlMessage::Election(message).encode())),
+            self.election.drain().map(|(to, message)| (to, ControlMessage::Election(message).bytes())),
         );
         next.into_iter().flatten().min().map_or(Next::Idle, Next::At)
     }

@@ -1,3 +1,4 @@
 //! Controllers as a whole, message by message.
 
+mod golden;
 mod unborn;

@@ -33,7 +33,7 @@ fn met_all() -> LogController {
 
 fn word(start: u64) -> Bytes {
     let starts = Starts::new(1, vec![Start { number: start, had: 0 }]);
-    ControlMessage::Disk(DiskWord { starts: Arc::new(starts), synced: 0 }).encode()
+    ControlMessage::Disk(DiskWord { starts: Arc::new(starts), synced: 0 }).bytes()
 }
 
 /// The records of its next turn: about others' disks, and about anything else.
@@ -55,7 +55,7 @@ fn nothing_is_written_before_a_membership_is_known() {
     }
     assert_eq!(writes(&mut controller), (0, 0));
     let founders = Members::new(Epoch(0), (0..3).map(voter).collect());
-    controller.deliver(0, NodeId(0), ControlMessage::Genesis(founders).encode());
+    controller.deliver(0, NodeId(0), ControlMessage::Genesis(founders).bytes());
     assert_eq!(writes(&mut controller), (2, 1), "the members, and what was heard before");
     controller.deliver(0, NodeId(2), word(8));
     assert_eq!(writes(&mut controller).0, 0, "of an older disk it says so");

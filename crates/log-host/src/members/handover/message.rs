@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use highwater_core::Epoch;
 use highwater_core::codec::{Malformed, Reader};
+use highwater_core::wire::{Kind, Wire};
+use highwater_core::{Epoch, Random, wire, wire_codec};
 
 /// A message about the lead of `epoch`, which is to be handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,34 +33,26 @@ pub enum Word {
     IServe,
 }
 
-/// Why a node cannot lead now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// It is about to end.
-    Ends,
-    /// It does not vote.
-    Learns,
-    /// Its store is not complete.
-    Copies,
-    /// Its clock went back.
-    ClockStands,
-    /// One of its workers takes no turns.
-    Stuck,
-    /// It is not connected to a majority.
-    Alone,
-    /// It does not follow the leader who asks.
-    FollowsNot,
+wire! {
+    /// Why a node cannot lead now.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Reason: "reason" {
+        /// It is about to end.
+        Ends = 0,
+        /// It does not vote.
+        Learns = 1,
+        /// Its store is not complete.
+        Copies = 2,
+        /// Its clock went back.
+        ClockStands = 3,
+        /// One of its workers takes no turns.
+        Stuck = 4,
+        /// It is not connected to a majority.
+        Alone = 5,
+        /// It does not follow the leader who asks.
+        FollowsNot = 6,
+    }
 }
-
-const REASONS: [Reason; 7] = [
-    Reason::Ends,
-    Reason::Learns,
-    Reason::Copies,
-    Reason::ClockStands,
-    Reason::Stuck,
-    Reason::Alone,
-    Reason::FollowsNot,
-];
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,9 +68,11 @@ impl fmt::Display for Reason {
     }
 }
 
-impl HandOverMessage {
-    /// Appends `tag u8 | epoch u64 | fields`, little endian.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+// The epoch stands between the tag and what a word says beside it.
+impl Wire for HandOverMessage {
+    const NAME: &'static str = "message about a lead";
+
+    fn put(&self, out: &mut Vec<u8>) {
         let tag = match self.word {
             Word::CouldYou => 1,
             Word::ICould { .. } => 2,
@@ -86,47 +81,49 @@ impl HandOverMessage {
             Word::IServe => 5,
         };
         out.push(tag);
-        out.extend_from_slice(&self.epoch.0.to_le_bytes());
+        self.epoch.put(out);
         match self.word {
-            Word::ICould { held } => out.extend_from_slice(&held.to_le_bytes()),
-            Word::ICannot(why) => out.push(why as u8),
+            Word::ICould { held } => held.put(out),
+            Word::ICannot(why) => why.put(out),
             Word::CouldYou | Word::Stand | Word::IServe => {}
         }
     }
 
-    /// Reads what [`encode`](HandOverMessage::encode) wrote.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<HandOverMessage, Malformed> {
-        let tag = reader.u8()?;
-        let epoch = Epoch(reader.u64()?);
+    fn take(from: &mut Reader<'_>) -> Result<HandOverMessage, Malformed> {
+        let (tag, epoch) = (from.u8()?, Wire::take(from)?);
         let word = match tag {
             1 => Word::CouldYou,
-            2 => Word::ICould { held: reader.u64()? },
-            3 => {
-                let why = REASONS.get(usize::from(reader.u8()?));
-                Word::ICannot(*why.ok_or(Malformed("reason not to lead"))?)
-            }
+            2 => Word::ICould { held: Wire::take(from)? },
+            3 => Word::ICannot(Wire::take(from)?),
             4 => Word::Stand,
             5 => Word::IServe,
-            _ => return Err(Malformed("hand-over message tag")),
+            _ => return Err(Malformed("tag of a message about a lead")),
         };
         Ok(HandOverMessage { epoch, word })
     }
+
+    fn draw(random: &mut Random) -> HandOverMessage {
+        let (held, why) = (Wire::draw(random), Wire::draw(random));
+        let words = [Word::CouldYou, Word::ICould { held }, Word::ICannot(why), Word::Stand, Word::IServe];
+        HandOverMessage { epoch: Wire::draw(random), word: random.pick(&words) }
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+wire_codec!(HandOverMessage);
 
-    #[test]
-    fn every_word_round_trips() {
-        let epoch = Epoch(7);
-        let words = [Word::CouldYou, Word::ICould { held: 9 }, Word::Stand, Word::IServe];
-        for word in words.into_iter().chain(REASONS.map(Word::ICannot)) {
-            let (message, mut bytes) = (HandOverMessage { epoch, word }, Vec::new());
-            message.encode(&mut bytes);
-            assert_eq!(HandOverMessage::decode(&mut Reader::new(&bytes)), Ok(message));
-        }
-        let unknown = [&[3], &epoch.0.to_le_bytes()[..], &[99]].concat();
-        assert!(HandOverMessage::decode(&mut Reader::new(&unknown)).is_err());
+impl HandOverMessage {
+    /// Each kind, as documents describe it.
+    pub fn kinds() -> Vec<Kind> {
+        let kind = |tag, name, more: Option<(&'static str, String)>| Kind {
+            tag: Some(tag),
+            ..Kind::of(name, std::iter::once(("epoch", Epoch::form())).chain(more))
+        };
+        vec![
+            kind(1, "CouldYou", None),
+            kind(2, "ICould", Some(("held", u64::form()))),
+            kind(3, "ICannot", Some(("why", Reason::form()))),
+            kind(4, "Stand", None),
+            kind(5, "IServe", None),
+        ]
     }
 }
