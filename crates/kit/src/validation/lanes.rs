@@ -188,7 +188,9 @@ impl Lanes {
     pub fn end_all(&mut self) {
         let names: Vec<u64> = self.all.keys().copied().collect();
         for name in names {
-            self.all.get_mut(&name).expect("it was just there").under_way = 0;
+            // Those before it have become idle: one that was idle longer may be forgotten by now.
+            let Some(lane) = self.all.get_mut(&name) else { continue };
+            lane.under_way = 0;
             self.look_at(name);
         }
     }
@@ -311,6 +313,63 @@ mod tests {
         }
         assert!(lanes.all.len() <= IDLE + 1 && lanes.idle.len() <= IDLE, "{} lanes", lanes.all.len());
         assert_eq!((lanes.waiting(), lanes.next(), lanes.begin(1), lanes.begin(999)), (0, None, false, true));
+    }
+
+    /// Simulated seeds 86008443 and 86008453 of `meerkat-strict`: a change of epoch ended the attempts of many lanes, more became idle than are remembered,
+    /// and the worker panicked at the first one that was forgotten meanwhile.
+    #[test]
+    fn whatever_happens_to_many_lanes_each_request_is_there_once() {
+        use std::collections::BTreeMap;
+
+        let mut random = highwater_core::Random::new(1);
+        let (mut lanes, mut counted) = (Lanes::default(), BTreeMap::<u64, usize>::new());
+        let mut waiting = 0;
+        for now in 0..200_000 {
+            let name = random.below(4 * IDLE as u64);
+            let mut taken = |lanes: &mut Lanes, retry: Option<Retry>| {
+                let Some(Retry { asked, .. }) = retry else { return 0 };
+                if lanes.begin(asked.lane) {
+                    *counted.entry(asked.lane).or_default() += 1;
+                }
+                1
+            };
+            match random.below(1000) {
+                0 => {
+                    lanes.end_all();
+                    counted.clear();
+                }
+                1 => waiting -= lanes.take_all().len(),
+                2..400 => {
+                    lanes.put_off(retry(name, now, now + random.below(3)), random.one_in(2));
+                    waiting += 1;
+                }
+                400..600 => {
+                    let retry = lanes.take(now);
+                    waiting -= taken(&mut lanes, retry);
+                }
+                600..650 => {
+                    let retry = lanes.take_behind(name);
+                    waiting -= taken(&mut lanes, retry);
+                }
+                650..700 => {
+                    let retry = lanes.take_older(now);
+                    waiting -= taken(&mut lanes, retry);
+                }
+                700..750 => lanes.wake(name, now, |_| true),
+                _ => {
+                    let Some((name, _)) = counted.iter().nth(random.below(8) as usize) else { continue };
+                    let name = *name;
+                    lanes.end(name, random.one_in(2), 1, (now + 2, now + 1));
+                    let count = counted.get_mut(&name).expect("it was just there");
+                    *count -= 1;
+                    if *count == 0 {
+                        counted.remove(&name);
+                    }
+                }
+            }
+            assert_eq!(lanes.waiting(), waiting);
+            assert!(lanes.idle.len() <= IDLE);
+        }
     }
 
     /// Coordinators of one key take turns.
