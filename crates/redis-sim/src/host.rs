@@ -92,6 +92,8 @@ pub struct Host {
     desks: Vec<Desk>,
     expiry: Expiry,
     sweeps: BTreeSet<u64>,
+    /// There is no other sweep.
+    rests: bool,
     /// Has the node's users follow the table; `None`: it has none.
     users: Option<Users>,
     /// Requests that the engine has of clients that are gone: what they write stands in the store before anybody is woken for it.
@@ -149,10 +151,16 @@ impl Host {
             desks,
             expiry: Expiry::paced(&replica.procedures, SWEEP_OFTEN, SWEEP_SELDOM),
             sweeps: BTreeSet::new(),
+            rests: false,
             left_behind: 0,
             waited: 0,
             unix_ms: 0,
         })
+    }
+
+    /// From now on nothing is swept.
+    pub fn rest(&mut self) {
+        self.rests = true;
     }
 
     /// Which process it is.
@@ -430,7 +438,7 @@ impl Host {
         if worker == 0 {
             self.read_users(world, ledger, ready, local);
         }
-        if worker == 0 && self.expiry.is_due(local) {
+        if worker == 0 && !self.rests && self.expiry.is_due(local) {
             let token = ledger.token();
             let mut args = Vec::new();
             let released = world.released_up_to(node, worker);

@@ -46,6 +46,9 @@ pub trait Guests<L: Library> {
     /// Everything is well again: they look once more at all that there is.
     fn look_at_all(&mut self);
 
+    /// From now on nothing is asked that nobody asked for.
+    fn rest(&mut self);
+
     /// Whether nothing of theirs is under way.
     fn quiet(&self) -> bool;
 

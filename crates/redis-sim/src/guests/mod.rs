@@ -613,6 +613,10 @@ impl Guests<Joined> for House {
         self.plan(0, Step::Type(self.steward()));
     }
 
+    fn rest(&mut self) {
+        self.hosts.values_mut().for_each(Host::rest);
+    }
+
     fn quiet(&self) -> bool {
         let busy = |guest: &Guest| {
             guest.open.is_some()

@@ -154,7 +154,9 @@ impl<H: House> Run<H> {
             self.serve("the last reads are answered", |_| vec![reads.clone()])?;
         }
         self.show()?;
-        // Last: a request that a client gave up and sent again may still have been on its way.
+        // Last: a request that a client gave up and sent again may still have been on its way; and what a leader executes of itself stands in its store before
+        // others have it.
+        self.guests.iter_mut().for_each(|guests| guests.rest());
         self.converge("all replicas converge at the end")?;
         self.forget()
     }
