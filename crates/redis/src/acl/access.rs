@@ -26,6 +26,8 @@ pub struct Access {
     confirmed: AtomicU64,
     /// The confirmation that is waited for.
     wanted: AtomicU64,
+    /// The one that every worker waits for: somebody was told of a change of which this node has not heard.
+    owed: AtomicU64,
     state: RwLock<State>,
     log: Mutex<Log>,
     provided: Provided,
@@ -62,6 +64,7 @@ impl Access {
             begun: AtomicU64::new(0),
             confirmed: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
+            owed: AtomicU64::new(0),
             state: RwLock::new(state),
             log: Mutex::default(),
             provided,
@@ -104,10 +107,10 @@ impl Access {
         self.wanted.load(Ordering::SeqCst) > self.confirmed.load(Ordering::SeqCst)
     }
 
-    /// Whether this confirmation has come.
+    /// Whether this confirmation has come, and the one that everybody waits for.
     #[inline]
     pub fn has_confirmation(&self, wanted: Confirmation) -> bool {
-        self.confirmed.load(Ordering::Acquire) >= wanted
+        self.confirmed.load(Ordering::Acquire) >= wanted.max(self.owed.load(Ordering::Acquire))
     }
 
     /// A reading is about to begin while this node serves.
@@ -131,6 +134,10 @@ impl Access {
         let mut state = self.state.write().expect(UNPOISONED);
         let changed = state.install(news, &self.provided);
         self.known.store(state.changes != NEVER, Ordering::Release);
+        if state.changes < news.changes && news.users.is_empty() {
+            // Whoever is told that there was nothing to change goes by a change that was made before, and by now.
+            self.owed.fetch_max(self.want_confirmation(), Ordering::SeqCst);
+        }
         if changed {
             state.look_for_default();
             // Release; pairs with the Acquire in `version`.

@@ -442,6 +442,28 @@ fn whoever_changed_nothing_tells_of_no_change() {
     assert_eq!(table.access.changes(), 2);
 }
 
+/// Simulated seed 87001742: who deleted a user left before the answer, and who was told that there is no such user saw it write, until the table was read.
+#[test]
+fn whoever_is_told_that_there_was_nothing_to_change_is_not_contradicted() {
+    let table = Table::new(Vec::new());
+    table.install(&table.read());
+    table.install(&table.set("a on"));
+    assert!(table.access.has_confirmation(0));
+    table.delete("a");
+    table.install(&table.delete("a"));
+    assert!(
+        !table.access.has_confirmation(0) && table.access.lacks_confirmation(),
+        "the table is read first"
+    );
+    let confirmation = table.access.begin_confirmation();
+    table.install(&table.read());
+    table.access.confirm(confirmation);
+    assert!(table.access.has_confirmation(0) && table.access.user(b"a").is_none());
+    // What was heard of already is no reason to wait.
+    table.install(&table.delete("a"));
+    assert!(table.access.has_confirmation(0));
+}
+
 #[test]
 fn a_reading_finds_what_nobody_told() {
     let table = Table::new(Vec::new());
