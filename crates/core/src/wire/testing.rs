@@ -28,7 +28,7 @@ pub fn check<T: Wire + PartialEq + Debug>(values: usize) {
 }
 
 /// The bytes of these messages, with names that begin with their kinds', are as they were recorded in a file (a line for each: `name hex`), and every kind is
-/// among them. With `GOLDEN=write` in the environment the file is written instead: for kinds that are new.
+/// among them. With `GOLDEN=write` in the environment samples that are new are written into the file; what was recorded stays, or the test fails.
 ///
 /// # Panics
 /// If they differ, a kind is missing, or the file cannot be read or written.
@@ -40,6 +40,9 @@ pub fn golden(file: &str, kinds: &[Kind], messages: impl IntoIterator<Item = (St
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let now: String = messages.iter().map(|(name, bytes)| format!("{name} {}\n", hex(bytes))).collect();
     if writes() {
+        let before = std::fs::read_to_string(file).unwrap_or_default();
+        let gone = before.lines().find(|recorded| !now.lines().any(|line| line == *recorded));
+        assert_eq!(gone, None, "a line that was recorded; take it out by hand if it is to be another one");
         std::fs::write(file, &now).expect("the recorded bytes can be written");
     }
     let recorded = std::fs::read_to_string(file).expect("there are recorded bytes");

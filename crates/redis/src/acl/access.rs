@@ -134,16 +134,17 @@ impl Access {
         let mut state = self.state.write().expect(UNPOISONED);
         let changed = state.install(news, &self.provided);
         self.known.store(state.changes != NEVER, Ordering::Release);
-        if state.changes < news.changes && news.users.is_empty() {
-            // Whoever is told that there was nothing to change goes by a change that was made before, and by now.
-            self.owed.fetch_max(self.want_confirmation(), Ordering::SeqCst);
-        }
+        let lacks = news.users.is_empty() && state.changes < news.changes;
         if changed {
             state.look_for_default();
             // Release; pairs with the Acquire in `version`.
             self.version.fetch_add(1, Ordering::Release);
             drop(state);
             (self.wake)();
+        } else if lacks {
+            drop(state);
+            // Whoever is told that there was nothing to change goes by a change of which nobody here has heard.
+            self.owed.fetch_max(self.want_confirmation(), Ordering::SeqCst);
         }
     }
 
