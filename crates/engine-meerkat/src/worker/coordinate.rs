@@ -343,7 +343,7 @@ impl MeerkatWorker {
             self.wake_lane(now, own.asked.lane);
         }
         self.push_outcome(now, ts, commit, (own.payload.clone(), own.voted()));
-        self.end(now, own, commit);
+        self.end(now, (ts, own), commit);
     }
 
     /// Tells all replicas, and remembers it until they have heard.
@@ -361,7 +361,7 @@ impl MeerkatWorker {
     }
 
     /// Tells the client, or tries again.
-    pub(super) fn end(&mut self, now: Nanos, own: Own, commit: bool) {
+    pub(super) fn end(&mut self, now: Nanos, (ts, own): (Timestamp, Own), commit: bool) {
         let Own { asked, outcome, reply, hint, joined, .. } = own;
         if !commit {
             Counters::add(&self.context.cell().aborted, 1);
@@ -372,6 +372,8 @@ impl MeerkatWorker {
             self.put_back(now, joined.into_iter().map(tried).collect(), hint);
             return self.put_off(now, asked, hint);
         }
+        // Whoever hears of it may ask again over the same connection: that comes after it, though it may have been proposed further ahead than others.
+        self.stamps.observe(ts);
         let done = outcome == Outcome::Committed;
         let counter =
             if done { &self.context.counters.committed } else { &self.context.counters.rolled_back };

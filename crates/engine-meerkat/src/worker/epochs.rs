@@ -97,8 +97,8 @@ impl MeerkatWorker {
         let outcome =
             |worker: &Self, ts| worker.records.get(worker.context.me, ts).and_then(|record| record.outcome);
         let ended: Vec<_> =
-            under_way.into_iter().map(|(ts, own)| (own, outcome(self, ts) == Some(true))).collect();
-        for (own, commit) in ended {
+            under_way.into_iter().map(|own| (outcome(self, own.0) == Some(true), own)).collect();
+        for (commit, own) in ended {
             self.end(now, own, commit);
         }
         if !votes {

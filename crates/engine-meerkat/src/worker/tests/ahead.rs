@@ -2,6 +2,9 @@
 
 use std::sync::atomic::AtomicU64;
 
+use highwater_kit::validation::lanes::Retry;
+use highwater_kit::validation::own::Asked;
+
 use super::*;
 
 /// Time passes in steps.
@@ -171,4 +174,28 @@ fn a_slow_clock_writes_what_is_read_through_a_fast_one() {
     assert_eq!(timed.outcome(write), Some(Outcome::Committed));
     let [slow, fast] = [A, C].map(|node| timed.trio.at(node).context.shared.clock.now().0);
     assert!(slow + 50 * MS > fast, "{} ns behind", fast - slow);
+}
+
+/// Simulated seed 86006274: after some attempts a transaction is proposed ahead of the clock, alone, and where nobody waits for its time it was answered
+/// before that. What its client asked next over the same connection was proposed below it, and took effect before it.
+#[test]
+fn what_is_asked_behind_an_answer_comes_after_it() {
+    let mut timed = Timed::new(false, 100, [0, 0, 0]);
+    let (first, now) = (Token(1000), timed.now);
+    let asked = Asked { attempts: 12, ..Asked::of(now, &Request::new(first, PUT, &[1])) };
+    timed.trio.at(A).owns.lanes.put_off(Retry { at: now, asked, hint: Timestamp::ZERO }, false);
+    let proposed =
+        |timed: &mut Timed| timed.trio.at(A).owns.all.last_key_value().map_or(Timestamp::ZERO, |(ts, _)| *ts);
+    let mut ts = Timestamp::ZERO;
+    while timed.outcome(first).is_none() {
+        timed.step();
+        ts = ts.max(proposed(&mut timed));
+        assert!(timed.now < now + 100 * MS, "it is answered");
+    }
+    assert!(timed.trio.at(A).context.shared.clock.now() < ts, "its time has not come");
+    timed.ask(A, PUT, &[2]);
+    assert!((0..10).any(|_| {
+        timed.step();
+        proposed(&mut timed) > ts
+    }));
 }
