@@ -164,6 +164,7 @@ impl MeerkatController {
             return;
         }
         self.bar(now, change);
+        self.credit(change);
         let me: (NodeId, Incarnation) = (self.me, self.life);
         // Who forgot has what it may have up to a cut, or nothing.
         let forgot = self.forgot != Memory::Whole;

@@ -8,7 +8,7 @@ use highwater_seam::Nanos;
 
 use super::{MeerkatController, Peer};
 use crate::change::{Change, Members};
-use crate::control::Standing;
+use crate::control::{Beat, Standing};
 
 /// For so many timeouts a voter that is not heard stays one where disks may be behind.
 const MOST_SILENCE: u64 = 6;
@@ -59,6 +59,19 @@ impl MeerkatController {
         }
         for (node, _) in &change.members.voters {
             self.barred[node.0 as usize] = Barred::default();
+        }
+    }
+
+    /// Who votes from this change on was seen by whoever led it to hold the state in the epoch before. This node may have heard it last while it was
+    /// outside, over a connection that stands still: that says nothing any more.
+    pub(super) fn credit(&mut self, change: &Change) {
+        let Some(members) = &self.members else { return };
+        for who @ (node, life) in change.members.voters.iter().filter(|who| !members.has_voter(**who)) {
+            let Some(peer) = &mut self.peers[node.0 as usize] else { continue };
+            if who.0 != self.me && peer.life == *life && peer.beat.epoch < change.epoch {
+                let epoch = peer.beat.epoch.max(Epoch(change.epoch.0 - 1));
+                peer.beat = Beat { epoch, standing: Standing::Ready, ..peer.beat };
+            }
         }
     }
 

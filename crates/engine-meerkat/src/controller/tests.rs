@@ -119,6 +119,22 @@ fn a_learner_that_lags_is_let_go_and_waits_before_it_is_taken_again() {
     assert!(one.barred.iter().all(|barred| barred.times() == 0), "it is forgiven");
 }
 
+/// What C told last may be old: a connection that stood still for long goes on after others.
+#[test]
+fn a_voter_that_was_heard_last_before_it_copied_the_state_stays_one() {
+    let voters = vec![who(A), who(B)];
+    let mut one = controller(Durability::Memory, Members { voters: voters.clone(), ..Members::default() });
+    beats(&mut one, MS, B, (1, Standing::Voting));
+    beats(&mut one, MS, C, (1, Standing::Outside));
+    let learners = vec![who(C)];
+    begins(&mut one, MS, change(2, Members { voters, learners, ..Members::default() }));
+    begins(&mut one, MS, change(3, of_all()));
+    beats(&mut one, MS + 2 * TIMEOUT, B, (3, Standing::Voting));
+    assert_eq!(one.members_to_be(MS + 2 * TIMEOUT, &[A]), of_all(), "it is silent, and voted after that");
+    beats(&mut one, MS + 2 * TIMEOUT, C, (3, Standing::Outside));
+    assert_eq!(one.members_to_be(MS + 2 * TIMEOUT, &[A]).voters, [who(A), who(B)]);
+}
+
 fn of_all() -> Members {
     Members { voters: vec![who(A), who(B), who(C)], ..Members::default() }
 }

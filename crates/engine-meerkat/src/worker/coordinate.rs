@@ -14,6 +14,7 @@ use highwater_kit::validation::validate::validate;
 use highwater_seam::{Counters, Nanos, Request};
 
 use super::MeerkatWorker;
+use super::time::BY_READING;
 use super::together::{Behind, Ran};
 use crate::hooks;
 use crate::journal::Waits;
@@ -24,8 +25,6 @@ const MOST_AT_HOME: u64 = 4096;
 const FASTEST: u64 = 8;
 /// One that moves by less than one part in so many of a nanosecond for each stands still: what it shows it was told by others.
 const SLOWEST: u64 = 64;
-/// By how much clocks move that are read and not looked at for time: the simulator's.
-const BY_READING: u64 = 1 << 16;
 /// Attempts before one is proposed ahead of the clock where real time is not promised.
 const MARGIN_AFTER: u32 = 3;
 
@@ -52,7 +51,7 @@ impl MeerkatWorker {
         let usual = if self.context.shared.strict { self.lead.ticks(now, size) } else { 0 };
         let lead =
             usual.max(if self.context.shared.strict { asked.lead } else { self.margin(asked.attempts) });
-        let advanced = self.context.shared.clock.advanced_by();
+        let advanced = self.no_time();
         let above = self.executor.tx().seen().max(hint);
         // What one transaction needs says nothing of the others.
         let ts = if lead > usual { self.stamps.ahead(above, lead) } else { self.stamps.next(above, lead) };
@@ -238,7 +237,7 @@ impl MeerkatWorker {
         let mut took = self.needed(ts, lead, shows);
         // One that stands still moves by what others tell alone: that is its pace, and nothing that is made up for.
         if took.saturating_sub(lead.0) < layout.ticks(elapsed / SLOWEST) {
-            lead.1 = self.context.shared.clock.advanced_by();
+            lead.1 = self.no_time();
             took = self.needed(ts, lead, shows);
         }
         let took = took.min(layout.ticks(FASTEST.saturating_mul(elapsed) + BY_READING));
@@ -248,11 +247,17 @@ impl MeerkatWorker {
         self.lead.late(now, bytes, needed, most)
     }
 
+    /// By how much this node's clock has moved, all in all, while no time passed for it: others told it theirs, or it leapt. In its units.
+    pub(super) fn no_time(&self) -> u64 {
+        self.context.shared.clock.advanced_by().saturating_add(self.pace.leapt())
+    }
+
     /// From the proposal of `ts`, `lead` ticks ahead, to the moment at which a clock showed `shown`, in ticks; so far as this node's own clock
-    /// was advanced meanwhile it was behind that one, and is not any more: the frame that told `shown` told the sender's clock, too.
-    fn needed(&self, ts: Timestamp, (lead, advanced): (u64, u64), shown: Timestamp) -> u64 {
-        let (layout, clock) = (self.context.shared.layout, &self.context.shared.clock);
-        let since = layout.ticks(clock.advanced_by().saturating_sub(advanced));
+    /// was advanced meanwhile it was behind that one, and is not any more: the frame that told `shown` told the sender's clock, too. The same goes for
+    /// its leaps.
+    fn needed(&self, ts: Timestamp, (lead, before): (u64, u64), shown: Timestamp) -> u64 {
+        let layout = self.context.shared.layout;
+        let since = layout.ticks(self.no_time().saturating_sub(before));
         (lead + layout.ticks_between(ts, shown)).saturating_sub(layout.ticks_between(shown, ts) + since)
     }
 

@@ -396,7 +396,7 @@ impl MeerkatWorker {
             return Ok(Err(Why::Busy));
         }
         let ahead = if self.context.shared.strict { self.lead_of_next(now, late) } else { 0 };
-        let lead = Ahead { ahead, advanced: self.context.shared.clock.advanced_by(), since: now };
+        let lead = Ahead { ahead, advanced: self.no_time(), since: now };
         let ts = self.stamps.next(above, ahead);
         self.outcomes.open(ts);
         let before = self.delegates.granted.insert(ts, Grant { client, lead, abandoned: false });

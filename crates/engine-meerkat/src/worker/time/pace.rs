@@ -9,12 +9,18 @@ use crate::shared::Shared;
 const PACE_EVERY: Nanos = 1_000_000;
 /// No clock goes faster, in its units per microsecond, but by leaps.
 const FASTEST: u64 = 8_000;
+/// By how much clocks move that are read and not looked at for time: the simulator's.
+pub const BY_READING: u64 = 1 << 16;
 /// And none that moves goes so slowly.
 const STANDS_STILL: u64 = 1000 / 64;
 
 pub struct Pace {
     /// The latest that the clock was seen to show, where real time is promised.
     shown: Timestamp,
+    /// When `shown` was last looked at, and by how much others had advanced the clock until then.
+    held: (Nanos, u64),
+    /// By how much it leapt by itself, all in all, in its units.
+    leapt: u64,
     /// When it was last looked how fast the clock goes, what it showed, and its units in a microsecond.
     pace: (Nanos, Timestamp, u64),
     /// When it was last looked whether the clock moves, what it showed, and that it did not.
@@ -24,15 +30,26 @@ pub struct Pace {
 impl Default for Pace {
     fn default() -> Pace {
         let zero = Timestamp::ZERO;
-        Pace { shown: zero, pace: (0, zero, 1000), pulse: (0, zero, false) }
+        Pace { shown: zero, held: (0, 0), leapt: 0, pace: (0, zero, 1000), pulse: (0, zero, false) }
     }
 }
 
 impl Pace {
     /// A clock that went back, as that of a machine may that was moved, goes on from where it was seen to be.
+    /// One that is further than any clock goes meanwhile has leapt, as that of a machine may that stood still.
     pub fn hold(&mut self, now: Nanos, shared: &Shared) {
-        self.shown = shared.hold_clock(self.shown);
+        let (before, (at, told)) = (self.shown, self.held);
+        self.shown = shared.hold_clock(before);
+        self.held = (now, shared.clock.advanced_by());
+        let went = (self.shown.0 - before.0).saturating_sub(self.held.1.saturating_sub(told));
+        let most = (now.saturating_sub(at).saturating_mul(FASTEST) / 1000).saturating_add(BY_READING);
+        self.leapt = self.leapt.saturating_add(went.saturating_sub(most));
         self.look(now, shared);
+    }
+
+    /// By how much it has leapt, all in all, in its units: that is no time.
+    pub fn leapt(&self) -> u64 {
+        self.leapt
     }
 
     /// Looks now and then how fast the clock goes.
@@ -81,5 +98,45 @@ impl Pace {
         let still = clock.0.saturating_sub(showed.0) <= took / 64;
         self.pulse = (now, clock, still);
         still
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use highwater_core::{Clock, Incarnation, NodeId};
+
+    use super::*;
+    use crate::Options;
+
+    const MS: Nanos = 1_000_000;
+    const SECOND: Nanos = 1000 * MS;
+
+    /// A lead that was as long as a leap would have its transaction wait for that time.
+    #[test]
+    fn what_a_clock_leaps_is_no_time_and_what_others_tell_is_no_leap() {
+        let counter = Arc::new(AtomicU64::new(SECOND));
+        let options = Options::new(NodeId(0), 3, 1, Incarnation(1));
+        let shared = Shared::new(options, Arc::new(Clock::shared_counter(counter.clone())), true);
+        let mut pace = Pace::default();
+        pace.hold(SECOND, &shared);
+        let mut now = SECOND;
+        let mut leapt = |by: u64, told: u64| {
+            let before = pace.leapt();
+            now += MS;
+            counter.fetch_add(by, Ordering::SeqCst);
+            if told > 0 {
+                shared.clock.advance_past(Timestamp(shared.clock.now().0 + told));
+            }
+            pace.hold(now, &shared);
+            pace.leapt() - before
+        };
+        assert_eq!(leapt(MS, 0), 0, "it goes");
+        assert_eq!(leapt(8 * MS, 0), 0, "it goes as fast as clocks do");
+        assert_eq!(leapt(MS, 5 * SECOND), 0, "others told it");
+        assert!((6 * SECOND..=7 * SECOND).contains(&leapt(7 * SECOND, 0)), "it leapt");
+        assert_eq!(leapt(MS, 0), 0, "it goes on from there");
     }
 }
