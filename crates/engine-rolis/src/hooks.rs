@@ -5,7 +5,7 @@
 use highwater_core::hooks::{self, Fact, Point, Site};
 use highwater_core::{Epoch, StreamId, Timestamp, planted};
 #[cfg(not(loom))]
-pub use highwater_log_host::hooks::{decided, leads, leaves_unknown, takes, unreadable};
+pub use highwater_log_host::hooks::{decided, leaves_unknown};
 
 use crate::facts::MarkFact;
 
@@ -65,7 +65,6 @@ const SEAL_EARLY: Site = Site::new("SealEarly");
 const SEAL_LATE: Site = Site::new("SealLate");
 const LOOK_LATER: Site = Site::new("LookLater");
 const APPLY_LITTLE: Site = Site::new("ApplyLittle");
-const SEND_LATER: Site = Site::new("SendLater");
 const BUSY: Site = Site::new("Busy");
 const TRIM_EARLY: Site = Site::new("TrimEarly");
 const PUT_OFF: Site = Site::new("PutOff");
@@ -77,7 +76,7 @@ pub const SITES: &[Site] = &[
     SEAL_LATE,
     LOOK_LATER,
     APPLY_LITTLE,
-    SEND_LATER,
+    highwater_log_host::hooks::SEND_LATER,
     highwater_store::hooks::CONFLICT,
     BUSY,
     highwater_consensus::hooks::ASK_EARLY,
@@ -133,12 +132,6 @@ pub fn applies_little() -> bool {
 #[inline(always)]
 pub fn trims_early() -> bool {
     hooks::buggify(TRIM_EARLY)
-}
-
-/// Frames leave in another turn: the network might as well have been slower.
-#[inline(always)]
-pub fn sends_later() -> bool {
-    hooks::buggify(SEND_LATER)
 }
 
 // ---- facts, for an observer of all nodes ----
@@ -220,21 +213,6 @@ pub fn undo_bound(mark: Timestamp, own: impl FnOnce() -> Timestamp) -> Timestamp
     if planted!(UndoForgotten) { own() } else { mark }
 }
 
-/// Whether a takeover starts its epoch in this stream, of so many: it does in all of them.
-pub fn starts_epoch_in(stream: StreamId, streams: u16) -> bool {
-    !(planted!(EpochEndSkipped) && streams > 1 && stream.0 + 1 == streams)
-}
-
-/// Whether an epoch opens though no quorum knows yet that its beginning is decided: never.
-pub fn opens_early() -> bool {
-    planted!(OpensEarly)
-}
-
-/// Whether a stream answers a candidate without promising: never.
-pub fn fences_unpromised(foreign: bool) -> bool {
-    foreign && planted!(PromiseUnfenced)
-}
-
 /// Whether a deposed leader rolls back what is above the final mark.
 pub fn rolls_back() -> bool {
     !planted!(NoRollBack)
@@ -262,16 +240,6 @@ pub fn restored_bound(mark: Timestamp, moment: Timestamp) -> Timestamp {
 #[inline(always)]
 pub fn tombstone_floor(applied: impl FnOnce() -> Timestamp, mark: impl FnOnce() -> Timestamp) -> Timestamp {
     if planted!(TombstoneEarly) { mark() } else { applied() }
-}
-
-/// Whether who copies a state follows the log from its present end: never, but from the copy's floor.
-pub fn copy_starts_late() -> bool {
-    planted!(CopyStartsLate)
-}
-
-/// Up to where chunks of a copy may leave.
-pub fn settled(mark: Timestamp) -> Timestamp {
-    if planted!(CopyUnheld) { Timestamp::MAX } else { mark }
 }
 
 /// Whether the new leader moves its clock past the old log.

@@ -10,12 +10,12 @@
 //!
 //! | where | what |
 //! |---|---|
-//! | `worker` | a worker: joins its parts, and hands each what else it may touch |
-//! | `lead` | leading; joins `execute` (attempts), `seal` (entries), `pending` (replies that wait for the mark), `confirming` (reads that need not); `opening`, `speculation`: how a stream's epoch begins, and what may have to be rolled back when it ends |
-//! | `follow` | `apply`: look at decided entries, install what is safe; `checked`: which may be believed; `locate`: a replica as a donor of state |
+//! | `policy` | a worker's part of Rolis: joins its parts, and hands each what else it may touch |
+//! | `lead` | leading; joins `execute` (attempts), `seal` (entries), `pending` (replies that wait for the mark), `confirming` (reads that need not); `feed`: where transactions go; `speculation`: what may have to be rolled back when an epoch ends |
+//! | `follow` | `apply`: look at decided entries, install what is safe |
 //! | `reads` | followers serve reads: `snapshots`, `horizon`; `bounded` ones wait until the replica can prove that it is fresh enough, `proven` says so in reports |
 //! | `marks`, `watermark` | what positions mean, for the host, too; what is safe |
-//! | `strawman` | all workers into one stream: `feed`, `funnel` |
+//! | `strawman` | all workers into one stream: the same policy with another `feed`, the `funnel`; workers without a stream |
 //! | `disk` | `remains`: a disk read without a replica |
 //! | `context` | what all parts of a worker may use |
 //! | `hooks`, `planted` | where a simulator steps in, and what planted bugs change; which bugs those are |
@@ -57,13 +57,13 @@ mod lead;
 pub mod marks;
 #[cfg(feature = "planted")]
 pub mod planted;
+mod policy;
 mod reads;
 mod rules;
 mod strawman;
 #[cfg(test)]
 mod tests;
 pub mod watermark;
-mod worker;
 
 pub use disk::remains;
 pub use reads::{horizon, snapshots};
@@ -76,25 +76,29 @@ use highwater_core::hooks::Site;
 use highwater_core::log::EntryHeader;
 #[cfg(feature = "planted")]
 use highwater_core::planted::Bug;
-use highwater_core::{Clock, StreamId};
-use highwater_store::Store;
+use highwater_core::{Clock, Registry, StreamId};
+use highwater_store::{Occ, SnapshotTx, Store};
 
+use context::Context;
 use highwater_kit::code::{Builds, Code};
 use highwater_log_host::control::ControlMessage;
 use highwater_log_host::controller::LogController;
 use highwater_log_host::shared::Shared;
 use highwater_log_host::status;
 use highwater_log_host::wire::Head;
+use highwater_log_host::worker::LogWorker;
 use highwater_seam::engine::{Abilities, Engine};
 use highwater_seam::memory::Account;
 use highwater_seam::observer::Rules;
 use highwater_seam::options::Options;
 use highwater_seam::{Counters, Replica, Status, Worker};
+use lead::feed::{Feed, Own};
 use marks::{Figures, Marks};
+use policy::RolisPolicy;
 use reads::bounded::PATIENCE;
 use rules::RolisRules;
-use strawman::funnel::{Funnel, FunnelWorker};
-use worker::RolisWorker;
+use strawman::feed::IntoFunnel;
+use strawman::funnel::{Entrance, Funnel, FunnelWorker};
 
 /// One stream per worker.
 pub struct Rolis;
@@ -202,7 +206,7 @@ fn build_with(options: Options, streams: u16, code: &dyn Code, clock: Arc<Clock>
         false => Box::new(Vec::new),
     };
     let (shared, marks) = parts(Options { workers: streams, ..options }, clock, account, figures);
-    let worker = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
+    let make = |(at, counters): (usize, &Arc<Counters>)| -> Box<dyn Worker> {
         if at >= streams as usize {
             return Box::new(FunnelWorker::new(
                 at,
@@ -214,13 +218,31 @@ fn build_with(options: Options, streams: u16, code: &dyn Code, clock: Arc<Clock>
         }
         let id = StreamId(at as u16);
         let code = (registry.clone(), readers.clone());
-        let worker =
-            RolisWorker::new(id, (shared.clone(), marks.clone()), store.clone(), code, counters.clone());
-        Box::new(if shares_stream { worker.with_funnel(funnel.clone()) } else { worker })
+        let (parts, store) = ((shared.clone(), marks.clone()), store.clone());
+        match shares_stream {
+            true => {
+                let feed = IntoFunnel::new(Entrance::new(funnel.clone(), at));
+                Box::new(worker(id, parts, store, counters.clone(), code, feed))
+            }
+            false => Box::new(worker(id, parts, store, counters.clone(), code, Own)),
+        }
     };
-    let workers = counters.iter().enumerate().map(worker).collect();
+    let workers = counters.iter().enumerate().map(make).collect();
     let controller = LogController::new(shared, schema, store);
     Replica { controller: Box::new(controller), workers, counters, procedures, versions, signatures }
+}
+
+/// The worker of a stream.
+fn worker<F: Feed>(
+    id: StreamId,
+    parts: (Arc<Shared>, Arc<Marks>),
+    store: Arc<Store>,
+    counters: Arc<Counters>,
+    code: (Registry<Occ>, Registry<SnapshotTx>),
+    feed: F,
+) -> LogWorker<RolisPolicy<F>> {
+    let policy = |context: &Context| RolisPolicy::new(context, &store, code, feed);
+    LogWorker::new(id, parts, store.clone(), counters, policy)
 }
 
 /// The state that the parts of a fresh replica share, with a stream for each worker, and the meaning of positions there.

@@ -132,4 +132,8 @@ impl Progress for Marks {
     fn finds_freshness(&self, now: Nanos) -> bool {
         self.proven.wanted().is_some_and(|since| now < since + self.patience)
     }
+
+    fn vouched(&self, asked: Nanos, upto: Timestamp) {
+        self.proven.vouched(asked, upto);
+    }
 }

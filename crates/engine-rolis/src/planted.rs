@@ -61,12 +61,6 @@ highwater_core::bugs! {
         shows: Torn,
         within: 2000,
     }
-    EpochEndSkipped = "epoch-end-skipped" {
-        mistake: "a takeover ends the old epoch in all streams but the last",
-        breaks: "the final mark is never known; nobody serves any more",
-        shows: Any,
-        within: 2000,
-    }
     NoRollBack = "no-roll-back" {
         mistake: "a deposed leader keeps what it executed above the final mark",
         breaks: "its store holds what never happened",
@@ -83,30 +77,6 @@ highwater_core::bugs! {
         mistake: "followers unlink tombstones by the mark, not by what all streams have applied",
         breaks: "an older insert brings a deleted row back",
         shows: Any,
-        within: 2000,
-    }
-    CopyStartsLate = "copy-starts-late" {
-        mistake: "whoever copies the state follows the log from its present end, not from the copy's floor",
-        breaks: "writes between floor and end are missing",
-        shows: Mortal,
-        within: 2000,
-    }
-    CopyUnheld = "copy-unheld" {
-        mistake: "a leader that gives a copy sends what is above the mark",
-        breaks: "the receiver holds what may never happen",
-        shows: Any,
-        within: 2000,
-    }
-    PromiseUnfenced = "promise-unfenced" {
-        mistake: "streams answer a candidate without promising",
-        breaks: "the old leader goes on deciding behind the new one's back",
-        shows: Defied,
-        within: 2000,
-    }
-    OpensEarly = "opens-early" {
-        mistake: "an epoch opens before a quorum knows that its beginning is decided",
-        breaks: "later candidates do not learn of a change of members that is in force",
-        shows: Newborn,
         within: 2000,
     }
     ClockNotAdvanced = "clock-not-advanced" {

@@ -273,14 +273,14 @@ fn who_believes_what_he_read_has_read_no_foreign_write() {
         let leader = {
             let (lives, speculating, row) = (lives.clone(), speculating.clone(), row.clone());
             thread::spawn(move || {
-                // As `RolisWorker::open` has it.
+                // As `Speculation::begin` has it.
                 speculating.fetch_add(1, Ordering::AcqRel);
                 lives.end();
                 // A record is unlocked with a Release.
                 row.store(7, Ordering::Release);
             })
         };
-        // As `Shared::snapshot` and `RolisWorker::read` have it.
+        // As `Marks::snapshot` and `Reads::read` have it.
         let life = lives.present();
         if speculating.load(Ordering::Acquire) == 0 {
             // The store's readers copy with relaxed loads and an Acquire fence behind them.

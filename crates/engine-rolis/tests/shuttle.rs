@@ -157,7 +157,7 @@ fn expected(key: u64, ts: u64) -> Option<u8> {
     writes.map(|(at, _)| *at as u8).max()
 }
 
-/// Follows one stream as `RolisWorker::look_at_decided` and `apply_some` do.
+/// Follows one stream as `Replay::look` and `Replay::apply` do.
 fn follow(marks: &Marks, store: &Arc<Store>, stream: usize) {
     let mut applier = Applier::new(store.clone());
     let (id, watermark) = (StreamId(stream as u16), &marks.watermark);

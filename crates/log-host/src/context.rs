@@ -1,17 +1,21 @@
 //! The surroundings of a worker's parts, and the things that a turn carries through them.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use highwater_consensus::Voter;
 use highwater_core::sync::Ordering;
 use highwater_core::{Level, NodeId, StreamId, Work};
 use highwater_seam::options::Options;
-use highwater_seam::{Counters, Nanos, Next, Outbox, Refusal};
+use highwater_seam::{Counters, Endpoint, Frame, Nanos, Next, Outbox, Refusal};
 
 use crate::members::health::LONG_EXECUTION;
 use crate::messages::Report;
+use crate::probes::ProbeMessage;
 use crate::pulse::Pulse;
 use crate::shared::Shared;
+use crate::wire::Head;
 
 /// Which worker of which replica this is, and what it shares with the others.
 pub struct Context {
@@ -72,6 +76,12 @@ impl Context {
         self.shared.leader() == Some(self.me.node)
     }
 
+    /// A message about freshness, as it goes to that node's worker of this stream.
+    pub fn probe_frame(&self, node: NodeId, message: ProbeMessage) -> (Endpoint, Frame) {
+        let head = Head::Probe(message).encode();
+        (Endpoint { node, worker: self.id.0 }, Frame { head, body: Bytes::new() })
+    }
+
     /// Refers a client to whoever leads; while the lead is being handed over it waits for that one.
     #[inline]
     pub fn refer(&self) -> Refusal {
@@ -81,6 +91,30 @@ impl Context {
         }
         let leader: Option<NodeId> = self.shared.leader().filter(|leader| *leader != self.me.node);
         Refusal::NotServing { ask: leader }
+    }
+}
+
+/// The same, and the meaning of positions: the engine's own type of it, so that its workers load what they need without a virtual call.
+pub struct With<M> {
+    /// As the parts of a worker know it that know no engine.
+    pub log: Context,
+    /// With the other workers and the controller.
+    pub marks: Arc<M>,
+}
+
+impl<M> Deref for With<M> {
+    type Target = Context;
+
+    #[inline]
+    fn deref(&self) -> &Context {
+        &self.log
+    }
+}
+
+impl<M> DerefMut for With<M> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Context {
+        &mut self.log
     }
 }
 

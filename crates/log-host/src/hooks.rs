@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use highwater_consensus::Voter;
 use highwater_core::hooks::{self, CONTROL, Frequency, Site};
-use highwater_core::{EntryIndex, Epoch, Incarnation, Level, NodeId, StreamId, planted};
+use highwater_core::{EntryIndex, Epoch, Incarnation, Level, NodeId, StreamId, Timestamp, planted};
 
 use crate::facts::LogFact;
 
@@ -25,6 +25,8 @@ pub const STEP_DOWN: Site = Site::new("StepDown").made(Frequency::Seldom);
 pub const OLD_STATUS: Site = Site::new("OldStatus");
 /// See [`hands_over_unasked`].
 pub const HAND_OVER: Site = Site::new("HandOver").made(Frequency::Seldom);
+/// See [`sends_later`].
+pub const SEND_LATER: Site = Site::new("SendLater");
 /// See [`hears_late`].
 pub const HEAR_LATE: Site = Site::new("HearLate");
 
@@ -33,6 +35,12 @@ pub const HEAR_LATE: Site = Site::new("HearLate");
 #[inline(always)]
 pub fn hears_late() -> bool {
     hooks::buggify(HEAR_LATE)
+}
+
+/// Frames leave in another turn: the network might as well have been slower.
+#[inline(always)]
+pub fn sends_later() -> bool {
+    hooks::buggify(SEND_LATER)
 }
 
 /// Figures stay old: they are for people and reports.
@@ -169,6 +177,31 @@ pub fn checkpoints_unsettled() -> bool {
 /// Whether tombstones stay while a checkpoint is scanned.
 pub fn checkpoint_keeps_tombstones() -> bool {
     !planted!(CheckpointMissesTombstones)
+}
+
+/// Whether a takeover starts its epoch in this stream, of so many: it does in all of them.
+pub fn starts_epoch_in(stream: StreamId, streams: u16) -> bool {
+    !(planted!(EpochEndSkipped) && streams > 1 && stream.0 + 1 == streams)
+}
+
+/// Whether an epoch opens though no quorum knows yet that its beginning is decided: never.
+pub fn opens_early() -> bool {
+    planted!(OpensEarly)
+}
+
+/// Whether a stream answers a candidate without promising: never.
+pub fn fences_unpromised(foreign: bool) -> bool {
+    foreign && planted!(PromiseUnfenced)
+}
+
+/// Whether who copies a state follows the log from its present end: never, but from the copy's floor.
+pub fn copy_starts_late() -> bool {
+    planted!(CopyStartsLate)
+}
+
+/// Up to where chunks of a copy may leave.
+pub fn settled(mark: Timestamp) -> Timestamp {
+    if planted!(CopyUnheld) { Timestamp::MAX } else { mark }
 }
 
 /// How many bytes of records lie between two points from which recovery may begin.

@@ -3,8 +3,7 @@
 //! A node meets the others and is born with them, is elected, takes all its streams over at once, opens an epoch, hands its lead over or loses it,
 //! lets newcomers in, copies a state or gives one, writes checkpoints and goes on from them, and watches its workers and its disk. None of that asks
 //! what is in an entry. It asks what *positions* mean ([`progress::Progress`]): up to where everything is decided, what is in the store, where an epoch
-//! begins, where a copy may begin. An engine answers that, and has the workers: they execute, seal, apply and release, and use the parts
-//! of a worker that stand here.
+//! begins, where a copy may begin; and it has an engine's *policy* in each worker ([`worker::policy::Policy`]) make entries of requests, bring decided ones into the store, and release replies.
 //!
 //! | where | what |
 //! |---|---|
@@ -13,7 +12,7 @@
 //! | `members` | the parts: `birth`, `takeover`, `admission`, `handover`; `raising`, `health`, `ledger`, `stores` |
 //! | `disk` | `gate`, `recall`: what waits for the disk, and catching up with what did not; `checkpoint`, `points`; `founded`, `moment`: what is written beside the logs |
 //! | `probes` | how a follower proves that its leader led |
-//! | `worker` | parts of a worker that know no entry: `spares`, `figures` |
+//! | `worker` | a worker and its stream; `policy`: what an engine writes of it |
 //! | `shared`, `messages`, `pulse` | what workers and controller share, and say to each other |
 //! | `context`, `desk` | what all parts of a worker, or of a controller, may use |
 //! | `wire`, `control` | what goes over the network |

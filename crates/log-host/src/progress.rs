@@ -1,4 +1,4 @@
-//! The meaning of positions of a replica's logs. The controller asks, and the parts of a worker that wait for a checkpoint; nobody asks for a transaction.
+//! The meaning of positions of a replica's logs. The controller asks, and the host's part of a worker; nobody asks for a transaction.
 
 use highwater_consensus::Members;
 use highwater_core::{EntryIndex, Epoch, Timestamp};
@@ -58,4 +58,7 @@ pub trait Progress: Send + Sync {
     fn finds_freshness(&self, _now: Nanos) -> bool {
         false
     }
+
+    /// A leader has vouched: everything that was acknowledged before `asked`, by this node's clock, is at or below `upto`.
+    fn vouched(&self, _asked: Nanos, _upto: Timestamp) {}
 }

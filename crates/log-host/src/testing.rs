@@ -1,4 +1,4 @@
-//! For tests: a replica's shared parts over an engine whose positions are what the last restart said.
+//! For tests: a replica's shared parts over an engine whose positions are what it was told last.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,11 +10,22 @@ use highwater_seam::options::Options;
 use crate::progress::Progress;
 use crate::shared::Shared;
 
-/// Everything is decided and applied, up to where the store began.
+/// Everything is decided and applied, up to where the store began, or where it has come since.
 #[derive(Default)]
-struct Still(Mutex<(Epoch, Option<Members>, Timestamp)>);
+pub struct Still(Mutex<(Epoch, Option<Members>, Timestamp)>);
 
 impl Still {
+    /// All streams have entered `epoch`.
+    pub fn enter(&self, epoch: Epoch, members: Members) {
+        let mut at = self.0.lock().expect("nobody panics here");
+        (at.0, at.1) = (epoch, Some(members));
+    }
+
+    /// Everything is decided and applied up to here.
+    pub fn reach(&self, mark: Timestamp) {
+        self.0.lock().expect("nobody panics here").2 = mark;
+    }
+
     fn read<T>(&self, part: impl FnOnce(&(Epoch, Option<Members>, Timestamp)) -> T) -> T {
         part(&self.0.lock().expect("nobody panics here"))
     }
@@ -60,7 +71,13 @@ impl Progress for Still {
     fn store_is_complete(&self) {}
 }
 
-/// The shared state of a fresh replica.
+/// The shared state of a fresh replica, and its positions.
+pub fn parts(options: Options, account: Account) -> (Arc<Shared>, Arc<Still>) {
+    let still = Arc::new(Still::default());
+    (Arc::new(Shared::new(options, Arc::new(Clock::counter()), account, still.clone())), still)
+}
+
+/// The shared state alone.
 pub fn shared(options: Options, account: Account) -> Arc<Shared> {
-    Arc::new(Shared::new(options, Arc::new(Clock::counter()), account, Arc::new(Still::default())))
+    parts(options, account).0
 }

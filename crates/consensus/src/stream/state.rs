@@ -85,6 +85,8 @@ pub struct Stream {
     /// What is accepted counts once it is on that disk: always with [`Durability::Sync`], and with [`Durability::Async`] while the disk
     /// is too far behind.
     pub(super) waits: bool,
+    /// The first entry that a new leader overruled, if one did since somebody asked.
+    replaced: Option<EntryIndex>,
 }
 
 impl Stream {
@@ -105,6 +107,7 @@ impl Stream {
             out: Vec::new(),
             durable: options.durability.has_disk().then(Durable::begin),
             waits: options.durability != Durability::Async,
+            replaced: None,
         }
     }
 
@@ -192,6 +195,13 @@ impl Stream {
         self.log.get(index)
     }
 
+    /// The first entry that was held when this was asked last, and has been overruled by a new leader since: there is another one in its place, or none.
+    /// Nothing that is known to be decided is. Who executes entries before they are decided takes back what it executed from there on.
+    #[inline]
+    pub fn take_replaced(&mut self) -> Option<EntryIndex> {
+        self.replaced.take()
+    }
+
     /// Bytes of log held.
     pub fn log_bytes(&self) -> u64 {
         self.log.bytes()
@@ -265,11 +275,23 @@ impl Stream {
         assert!(from > self.decided, "what is decided is never cut off");
         let keep = EntryIndex(from.0 - 1);
         self.record_adoption(keep, entries[kept..].iter());
+        self.note_replaced(from, &entries[kept..]);
         self.log.truncate(keep);
         for entry in entries.into_iter().skip(kept) {
             self.log.append(entry);
         }
         self.accepted = self.promised;
+    }
+
+    /// The log is about to go on with `entries` from `from` on: the first that it held there and that is another one then, or gone, for
+    /// the new log may be shorter.
+    fn note_replaced(&mut self, from: EntryIndex, entries: &[Bytes]) {
+        let held = (from.0..=self.log.last().0).map(EntryIndex);
+        let others = entries.iter().map(Some).chain(std::iter::repeat(None));
+        let first = held.zip(others).find(|(index, other)| self.log.get(*index) != *other);
+        if let Some((first, _)) = first {
+            self.replaced = Some(self.replaced.map_or(first, |known| known.min(first)));
+        }
     }
 
     /// The leader of the promised ballot says how far its log is decided. This log is a prefix of that one, so the same

@@ -1,9 +1,36 @@
 //! What must hold at every step, and in the end.
 
-use highwater_consensus::Voter;
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use highwater_consensus::{Stream, Voter};
 use highwater_core::{Ballot, EntryIndex};
 
 use super::cluster::{MS, Simulation};
+
+/// Executes what was appended, takes back what was replaced; whether anything was.
+fn follow(stream: &mut Stream, executed: &mut BTreeMap<EntryIndex, Bytes>) -> bool {
+    let replaced = stream.take_replaced();
+    if let Some(first) = replaced {
+        let taken_back = executed.split_off(&first);
+        if let Some(before) = taken_back.get(&first) {
+            assert_ne!(Some(before), stream.entry(first), "{first} is what it was");
+        }
+    }
+    let tail = stream.tail();
+    assert!(
+        executed.keys().next_back() <= Some(&tail.last),
+        "{executed:?} is executed, and the log ends: {tail:?}"
+    );
+    for index in (tail.first.0..=tail.last.0).map(EntryIndex) {
+        let entry = stream.entry(index).expect("it is held");
+        let known = executed.entry(index).or_insert_with(|| entry.clone());
+        assert_eq!(known, entry, "{index} was replaced, and nobody said so");
+    }
+    // What a copy brings is not executed.
+    *executed = executed.split_off(&tail.first);
+    replaced.is_some()
+}
 
 impl Simulation {
     /// All voters promised, for too few remembered everything: what none of them holds is lost.
@@ -33,6 +60,10 @@ impl Simulation {
         let (life, seen) = (&mut self.nodes[node], &mut self.seen[node]);
         seen.promised.resize(self.streams, Ballot::default());
         seen.decided.resize(self.streams, EntryIndex::NONE);
+        seen.executed.resize_with(self.streams, BTreeMap::new);
+        for (stream, executed) in life.streams.iter_mut().zip(&mut seen.executed) {
+            self.replacements += u64::from(follow(stream, executed));
+        }
         for ballot in life.won.drain(..) {
             let winner = self.winners.insert(ballot.epoch, (ballot, life.me));
             assert!(winner.is_none(), "one leader per epoch: {winner:?}, then {ballot} by {:?}", life.me);

@@ -60,6 +60,8 @@ pub enum Event {
 pub struct Seen {
     pub promised: Vec<Ballot>,
     pub decided: Vec<EntryIndex>,
+    /// The log of each stream as who executes at once has it: by what was appended, and what was said to be replaced.
+    pub executed: Vec<BTreeMap<EntryIndex, Bytes>>,
 }
 
 /// A leader asked whether it leads.
@@ -91,6 +93,8 @@ pub struct Simulation {
     /// Those without an answer, and how many had theirs.
     pub questions: Vec<Question>,
     pub confirmed: u64,
+    /// How often a leader overruled what a stream held.
+    pub replacements: u64,
     /// Connections that keep order, or free datagrams.
     pub connections: bool,
     /// Directed; with connections: symmetric. Bumped when a connection breaks: what was under way is lost.
@@ -144,6 +148,7 @@ impl Simulation {
             winners: BTreeMap::new(),
             questions: Vec::new(),
             confirmed: 0,
+            replacements: 0,
             connections,
             lines: BTreeMap::new(),
             last_arrival: BTreeMap::new(),

@@ -13,8 +13,9 @@ use cluster::{MS, Simulation};
 use highwater_consensus::*;
 use highwater_core::{Durability, Epoch};
 
-/// One cluster's story; returns how many steps it took, and how often a leader found out that it led.
-fn run(seed: u64, durability: Durability) -> (u64, u64) {
+/// One cluster's story; returns how many steps it took, how often a leader found out that it led, and how often one overruled
+/// what a stream held.
+fn run(seed: u64, durability: Durability) -> (u64, u64, u64) {
     let mut simulation = Simulation::new(seed, durability);
     // Many short stories and a few long ones.
     let most = simulation.rng.below(500 * MS);
@@ -41,7 +42,7 @@ fn run(seed: u64, durability: Durability) -> (u64, u64) {
             })
         })
     });
-    (simulation.steps, simulation.confirmed)
+    (simulation.steps, simulation.confirmed, simulation.replacements)
 }
 
 /// The seeds to run, and whether they were asked for.
@@ -73,13 +74,17 @@ fn every_seed_with_disks_behind_stays_safe_and_converges() {
 
 fn run_all(durability: Durability) {
     let (range, asked) = seeds();
-    let (mut steps, mut confirmed) = (0, 0);
+    let (mut steps, mut confirmed, mut replacements) = (0, 0, 0);
     for seed in range.clone() {
         let run = std::panic::catch_unwind(|| run(seed, durability));
         let run = run.unwrap_or_else(|_| panic!("seed {seed} failed: HIGHWATER_SEEDS={seed}..{}", seed + 1));
-        (steps, confirmed) = (steps + run.0, confirmed + run.1);
+        (steps, confirmed, replacements) = (steps + run.0, confirmed + run.1, replacements + run.2);
     }
     assert!(asked || confirmed > range.end - range.start, "leaders hear that they lead: {confirmed}");
+    assert!(
+        asked || 20 * replacements > range.end - range.start,
+        "leaders overrule what others held: {replacements}"
+    );
     if asked {
         println!("{range:?}: {steps} steps");
     }

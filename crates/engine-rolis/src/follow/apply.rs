@@ -10,18 +10,19 @@
 
 use std::sync::atomic::Ordering;
 
-use highwater_consensus::{Members, Stream};
+use highwater_consensus::Stream;
 use highwater_core::log::{EntryHeader, EntryKind};
-use highwater_core::{EntryIndex, Epoch, Generation, Timestamp};
+use highwater_core::{EntryIndex, Epoch, Timestamp};
+use highwater_log_host::messages::Report;
+use highwater_log_host::worker::entries::CheckedEntry;
+use highwater_log_host::worker::policy::{Applying, Cursor};
 use highwater_seam::{Counters, Nanos, Next};
 use highwater_store::{Applier, Occ};
 
 use crate::context::{Context, Turn, recheck};
-use crate::follow::checked::CheckedEntry;
 use crate::hooks;
 use crate::lead::speculation::Speculation;
 use crate::watermark::{Arrival, OpenClaim, Start};
-use highwater_log_host::messages::Report;
 
 /// Where the following of the decided log stands.
 ///
@@ -52,8 +53,6 @@ pub struct Replay {
     counted_to: EntryIndex,
     /// Where the mark held this stream back last, and since when.
     held: (EntryIndex, usize, Nanos),
-    /// The controller knows that the leader no longer keeps what this stream lacks.
-    told_too_far: bool,
 }
 
 impl Default for Replay {
@@ -78,12 +77,11 @@ impl Replay {
             waiting_in: Epoch(0),
             counted_to: EntryIndex(0),
             held: (EntryIndex(0), 0, 0),
-            told_too_far: false,
         }
     }
 
     /// Whether everything looked at is installed.
-    pub fn caught_up(&self) -> bool {
+    fn caught_up(&self) -> bool {
         self.apply == self.scan
     }
 
@@ -107,37 +105,15 @@ impl Replay {
         self.scan
     }
 
-    /// The last entry that is installed completely.
-    pub fn applied(&self) -> EntryIndex {
-        EntryIndex(self.apply.0 - 1)
-    }
-
-    /// The state from which this one came lacks what this entry and later ones hold above this timestamp.
-    pub fn begun(&self) -> (EntryIndex, Timestamp) {
-        (self.start, self.floor)
-    }
-
-    /// Everything at or below is in the state from which this one came.
-    pub fn floor(&self) -> Timestamp {
-        self.floor
+    /// How far it is.
+    #[inline]
+    pub fn cursor(&self) -> Cursor {
+        Cursor { scan: self.scan, apply: self.apply, begun: (self.start, self.floor) }
     }
 
     /// Whether the stream waits, at the first entry of a later epoch, for the other streams.
     fn waits_for_others(&self) -> bool {
         self.arrived > 0
-    }
-
-    /// Changes of epoch in the log that this replica has not entered; whether each is decided here.
-    pub fn pending_changes(&self, context: &Context, stream: &Stream) -> Vec<(Members, bool)> {
-        let tail = stream.tail();
-        let entered = context.marks.watermark.epoch();
-        let change = |index: u64| {
-            let entry = CheckedEntry::held(stream, EntryIndex(index))?;
-            let header = entry.header();
-            let new = header.kind == EntryKind::EpochChange && header.epoch > entered;
-            new.then(|| (entry.members(), index <= tail.decided.0))
-        };
-        (self.scan.max(tail.first).0..=tail.last.0).filter_map(change).collect()
     }
 
     /// Something holds the next transaction back: when to look again. Who moves the mark wakes the others; what else may
@@ -381,33 +357,6 @@ impl Replay {
         (at, mark.is_some())
     }
 
-    /// Tells the controller, once, that the leader no longer keeps what this stream lacks, with this `store`.
-    pub fn report_too_far(
-        &mut self,
-        context: &Context,
-        stream: &Stream,
-        store: Generation,
-        turn: &mut Turn<'_>,
-    ) {
-        if stream.too_far().is_some() && !self.told_too_far {
-            self.told_too_far = true;
-            turn.report(context, Report::TooFar { stream: context.id, store });
-        }
-    }
-
-    /// A follower's share of a turn: installs a bounded part.
-    pub fn turn(
-        &mut self,
-        context: &Context,
-        stream: &mut Stream,
-        (speculation, applier): (&Speculation, &mut Applier),
-        turn: &mut Turn<'_>,
-    ) -> Next {
-        let budget = if hooks::applies_little() { 1 } else { APPLY_BYTES };
-        let applying = self.apply(budget, context, stream, (speculation, applier), turn);
-        self.next(applying, turn.now)
-    }
-
     /// When to look again after an attempt to install that ended so, whether the node follows or takes over.
     pub fn next(&mut self, applying: Applying, now: Nanos) -> Next {
         match applying {
@@ -434,18 +383,5 @@ fn starts_at(index: EntryIndex, stream: &Stream) -> Vec<Start> {
     (index.0..=stream.decided().0).map_while(start).collect()
 }
 
-/// How much to install in one turn, in bytes of log: keeps acknowledgements prompt.
-const APPLY_BYTES: u32 = 256 << 10;
 /// How soon to look again at entries that the mark holds back.
 const HELD_BACK_RECHECK: Nanos = 500_000;
-
-/// How an attempt to install ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Applying {
-    /// Everything looked at is installed.
-    CaughtUp,
-    /// The budget is used up.
-    More,
-    /// The rest is above the mark, or waits for readers, or for another worker's roll-back.
-    HeldBack,
-}

@@ -1,5 +1,3 @@
-//! Following a stream: which of its entries may be believed, what is looked at and installed, and where in it another replica begins.
+//! Following a stream: what is looked at and installed.
 
 pub mod apply;
-pub mod checked;
-pub mod locate;

@@ -13,9 +13,9 @@ use highwater_store::Occ;
 use crate::context::{Context, Turn};
 use crate::hooks;
 use crate::lead::confirming::Confirming;
+use crate::lead::feed::Feed;
 use crate::lead::pending::Pending;
 use crate::lead::seal::Sealer;
-use crate::strawman::feed::Feed;
 use highwater_log_host::messages::Report;
 
 /// Runs procedures.
@@ -45,11 +45,11 @@ const ROWS_TO_REPEAT: u64 = ROWS_A_TURN / 4;
 const APART_PATIENCE: Nanos = 50_000_000;
 
 /// What a transaction goes through to its commit.
-pub struct Path<'a> {
+pub struct Path<'a, F> {
     /// The store, as a transaction sees it.
     pub occ: &'a mut Occ,
     /// Where it commits.
-    pub feed: &'a Feed,
+    pub feed: &'a F,
     /// What it is recorded in.
     pub sealer: &'a mut Sealer,
     /// Where its reply waits for the mark.
@@ -114,12 +114,12 @@ impl Executor {
 
     /// Runs a request to its speculative commit, or puts it off.
     #[inline]
-    pub fn execute(
+    pub fn execute<F: Feed>(
         &mut self,
         now: Nanos,
         request: Request<'_>,
         context: &Context,
-        path: &mut Path<'_>,
+        path: &mut Path<'_, F>,
     ) -> Taken {
         if path.sealer.request_comes(now) {
             context.executes(now);
@@ -160,7 +160,13 @@ impl Executor {
 
     /// A few attempts in a row; whether one succeeded.
     #[inline(always)]
-    fn attempt(&mut self, token: Token, call: Call<'_>, context: &Context, path: &mut Path<'_>) -> bool {
+    fn attempt<F: Feed>(
+        &mut self,
+        token: Token,
+        call: Call<'_>,
+        context: &Context,
+        path: &mut Path<'_, F>,
+    ) -> bool {
         let Executor { registry, grant, reply, .. } = self;
         let Path { occ, feed, sealer, pending, confirming, stream } = path;
         let account = &context.shared.account;
@@ -168,7 +174,7 @@ impl Executor {
         for _ in 0..ATTEMPTS_IN_A_ROW {
             grant.look(account, occ);
             let before = occ.log().len();
-            let mut ends = Ending { context, feed, sealer, confirming, at_mark: false };
+            let mut ends = Ending { context, feed: *feed, sealer, confirming, at_mark: false };
             let ended = attempt(registry, occ, call, reply, &mut ends);
             let at_mark = ends.at_mark;
             if let Some((mark, outcome)) = ended.filter(|_| at_mark) {
@@ -210,18 +216,18 @@ impl Executor {
 
     /// The same, apart from where requests come for the first time.
     #[cold]
-    fn attempt_again(
+    fn attempt_again<F: Feed>(
         &mut self,
         token: Token,
         call: Call<'_>,
         context: &Context,
-        path: &mut Path<'_>,
+        path: &mut Path<'_, F>,
     ) -> bool {
         self.attempt(token, call, context, path)
     }
 
     /// Gives waiting requests another round of attempts; whether there is no room for them now.
-    pub fn retry(&mut self, context: &Context, path: &mut Path<'_>, turn: &mut Turn<'_>) -> bool {
+    pub fn retry<F: Feed>(&mut self, context: &Context, path: &mut Path<'_, F>, turn: &mut Turn<'_>) -> bool {
         if !self.has_retries() {
             return false;
         }
@@ -272,16 +278,16 @@ impl Executor {
 }
 
 /// How a leader's transactions end.
-struct Ending<'a> {
+struct Ending<'a, F> {
     context: &'a Context,
-    feed: &'a Feed,
+    feed: &'a F,
     sealer: &'a mut Sealer,
     confirming: &'a Confirming,
     /// It ended as of the mark, and has no timestamp of its own.
     at_mark: bool,
 }
 
-impl Ending<'_> {
+impl<F: Feed> Ending<'_, F> {
     /// Ends a transaction that wrote nothing as of the mark, if it saw nothing above; the mark.
     #[inline]
     fn end_at_mark(&mut self, occ: &mut Occ) -> Result<Option<Timestamp>, Abort> {
@@ -294,13 +300,13 @@ impl Ending<'_> {
     #[inline(always)]
     fn wake_up(&mut self, occ: &mut Occ, roll_back: bool) -> Result<(), Abort> {
         if self.sealer.is_quiet() {
-            self.sealer.wake_up(self.context, self.feed, occ, roll_back)?;
+            self.sealer.wake_up::<F>(self.context, occ, roll_back)?;
         }
         Ok(())
     }
 }
 
-impl Ends<Occ> for Ending<'_> {
+impl<F: Feed> Ends<Occ> for Ending<'_, F> {
     #[inline(always)]
     fn commit(&mut self, occ: &mut Occ) -> Result<Timestamp, Abort> {
         self.at_mark = false;
@@ -310,15 +316,13 @@ impl Ends<Occ> for Ending<'_> {
             return Ok(mark);
         }
         self.wake_up(occ, false)?;
-        let mut feed = self.feed;
-        feed.commit(occ)
+        self.feed.commit(occ)
     }
 
     fn roll_back(&mut self, occ: &mut Occ) -> Result<Timestamp, Abort> {
         self.at_mark = false;
         self.wake_up(occ, true)?;
-        let mut feed = self.feed;
-        feed.roll_back(occ)
+        self.feed.roll_back(occ)
     }
 }
 

@@ -3,7 +3,7 @@
 
 pub mod confirming;
 pub mod execute;
-pub mod opening;
+pub mod feed;
 pub mod pending;
 pub mod seal;
 pub mod speculation;
@@ -14,15 +14,15 @@ use highwater_seam::{Counters, Nanos, Next, Outbox, Refusal, Request, Taken};
 use highwater_store::Occ;
 
 use crate::context::{Context, Turn, recheck};
-use crate::follow::checked::CheckedEntry;
 use crate::hooks;
 use crate::lead::confirming::{Confirming, Pace};
 use crate::lead::execute::{Executor, Path, is_apart};
+use crate::lead::feed::Feed;
 use crate::lead::pending::Pending;
-use crate::lead::seal::{Sealer, fresh_entry};
-use crate::strawman::feed::Feed;
+use crate::lead::seal::Sealer;
 use highwater_log_host::messages::Report;
 use highwater_log_host::pulse::NEVER;
+use highwater_log_host::worker::entries::{CheckedEntry, fresh_entry};
 
 /// What a leading worker keeps.
 pub struct Lead {
@@ -161,12 +161,12 @@ impl Lead {
 
     /// Runs a request to its speculative commit or puts it off, unless it should come again later. `scan`: the first entry not looked at.
     #[inline]
-    pub fn submit(
+    pub fn submit<F: Feed>(
         &mut self,
         now: Nanos,
         request: Request<'_>,
         context: &Context,
-        (occ, feed): (&mut Occ, &Feed),
+        (occ, feed): (&mut Occ, &F),
         (stream, scan): (&Stream, EntryIndex),
     ) -> Result<Taken, Refusal> {
         let apart = || is_apart(&self.sealer, stream, scan);
@@ -179,11 +179,11 @@ impl Lead {
     }
 
     /// The first half of a turn: tries again what has to be, and seals what is due. Whether there was no room for another attempt.
-    pub fn turn(
+    pub fn turn<F: Feed>(
         &mut self,
         ballot: Ballot,
         context: &Context,
-        (occ, feed): (&mut Occ, &Feed),
+        (occ, feed): (&mut Occ, &F),
         stream: &mut Stream,
         turn: &mut Turn<'_>,
     ) -> bool {
@@ -196,7 +196,7 @@ impl Lead {
         let last = stream.last();
         sealer.seal_what_is_due(turn.now, ballot, context, feed, pending, (occ, stream));
         executor.tell_clock(sealer.clock_stands(), context, turn);
-        if !feed.is_shared() {
+        if !F::SHARED {
             let sealed_behind = Some(last).filter(|last| *last < stream.last());
             let entries = (sealed_behind, !sealer.is_empty());
             if confirming.ask(turn.now, entries, Pace::of(context.options()), stream) {

@@ -30,8 +30,9 @@ use highwater_store::Occ;
 
 use crate::context::Context;
 use crate::hooks;
+use crate::lead::feed::Feed;
 use crate::lead::pending::Pending;
-use crate::strawman::feed::Feed;
+use highwater_log_host::worker::entries::{FRESH_BYTES, fresh_entry};
 
 /// The open entry, and where the stream is closed.
 ///
@@ -199,16 +200,15 @@ impl Sealer {
     /// To be called, if the stream [is quiet](Sealer::is_quiet), right before a transaction draws its timestamp, which has to exceed all that others
     /// claimed of the stream meanwhile. What it writes is locked first, so that the others can go on closing the stream until then.
     #[cold]
-    pub fn wake_up(
+    pub fn wake_up<F: Feed>(
         &mut self,
         context: &Context,
-        feed: &Feed,
         occ: &mut Occ,
         roll_back: bool,
     ) -> Result<(), Abort> {
         assert!(self.quiet, "only who is quiet is woken up");
         if hooks::takes_quiet_back() {
-            if !roll_back && !feed.is_shared() {
+            if !roll_back && !F::SHARED {
                 occ.lock()?;
             }
             self.quiet = false;
@@ -239,12 +239,12 @@ impl Sealer {
     }
 
     /// Seals and proposes the open entry if it is due, or an empty one if somebody needs it.
-    pub fn seal_what_is_due(
+    pub fn seal_what_is_due<F: Feed>(
         &mut self,
         now: Nanos,
         ballot: Ballot,
         context: &Context,
-        feed: &Feed,
+        feed: &F,
         pending: &Pending,
         (occ, stream): (&mut Occ, &mut Stream),
     ) {
@@ -336,9 +336,16 @@ impl Sealer {
     }
 
     /// Closes the open entry and proposes it.
-    fn seal(&mut self, ballot: Ballot, context: &Context, feed: &Feed, occ: &mut Occ, stream: &mut Stream) {
+    fn seal<F: Feed>(
+        &mut self,
+        ballot: Ballot,
+        context: &Context,
+        feed: &F,
+        occ: &mut Occ,
+        stream: &mut Stream,
+    ) {
         let shared = &context.shared;
-        if feed.is_shared() {
+        if F::SHARED {
             let gathered = feed.take(shared.clock.now(), fresh_entry()).expect("the feed is shared");
             let (first, last) = gathered.span;
             self.open = OpenEntry { count: gathered.count, first, last };
@@ -441,16 +448,6 @@ impl Sealer {
         self.quiet = true;
         context.marks.watermark.go_quiet(context.id, stream.last());
     }
-}
-
-/// Least room in a new entry's buffer.
-const FRESH_BYTES: usize = 16 << 10;
-
-/// A buffer with room for an entry's header.
-pub fn fresh_entry() -> Vec<u8> {
-    let mut buffer = Vec::with_capacity(FRESH_BYTES);
-    buffer.resize(ENTRY_HEADER_BYTES, 0);
-    buffer
 }
 
 #[cfg(test)]

@@ -9,9 +9,10 @@ use std::collections::VecDeque;
 use highwater_core::{Outcome, ProcedureId, Timestamp};
 use highwater_seam::{Freshness, Nanos, Next, Outbox, Refusal, Request, Token};
 
-use crate::context::{Context, recheck};
+use crate::context::{Context, Turn, recheck};
 use crate::reads::Reads;
 use highwater_log_host::probes::Probes;
+use highwater_log_host::worker::policy::Asking;
 
 /// How long a read waits, in election timeouts: so long that a leader of whom nothing is heard has usually been replaced, if it
 /// did not rest.
@@ -48,7 +49,7 @@ const MOST: usize = 1024;
 /// Most bytes of their arguments, but for one request alone.
 const MOST_BYTES: usize = 1 << 20;
 /// How soon to look at the mark again.
-pub const RECHECK: Nanos = 100_000;
+pub(super) const RECHECK: Nanos = 100_000;
 
 impl Bounded {
     /// Takes a read.
@@ -73,12 +74,32 @@ impl Bounded {
     }
 
     /// Whether one waits for an answer that the leader was not asked for, or has not given.
-    pub fn wants_proof(&self) -> bool {
+    fn wants_proof(&self) -> bool {
         self.held.iter().any(|held| matches!(held.bound, Bound::Acknowledged(_)))
     }
 
-    /// Hands over what may run, and ends what has waited for too long.
+    /// The reads' share of a turn: hands over those that may run, and asks the leader for what the others lack. `shows`: there may be snapshots.
     pub fn turn(
+        &mut self,
+        shows: bool,
+        context: &Context,
+        asking: &mut Asking<'_>,
+        reads: &mut Reads,
+        turn: &mut Turn<'_>,
+    ) -> Next {
+        if !shows || !context.marks.has_snapshots(&context.shared) {
+            self.refuse(turn.out);
+            return Next::Idle;
+        }
+        let next = self.hand_over(turn.now, context, asking.answers(), reads, turn.out);
+        if self.wants_proof() {
+            asking.ask(context.options().election_timeout / 2, turn);
+        }
+        next
+    }
+
+    /// Hands over what may run, and ends what has waited for too long.
+    fn hand_over(
         &mut self,
         now: Nanos,
         context: &Context,
@@ -107,7 +128,7 @@ impl Bounded {
     }
 
     /// This replica has no snapshots to show any more: nothing was done.
-    pub fn refuse(&mut self, out: &mut Outbox) {
+    fn refuse(&mut self, out: &mut Outbox) {
         while let Some(held) = self.take_first() {
             out.reply(held.token, Outcome::Conflict, &[]);
         }

@@ -9,7 +9,11 @@ use std::collections::VecDeque;
 
 use highwater_core::Timestamp;
 use highwater_core::sync::{AtomicU64, Mutex, Ordering};
-use highwater_seam::Nanos;
+use highwater_log_host::worker::policy::Asking;
+use highwater_seam::{Nanos, Next};
+
+use crate::context::{Context, Turn, recheck};
+use crate::reads::bounded::{PATIENCE, RECHECK};
 
 /// One per replica. Shared by its workers and its controller.
 #[derive(Debug, Default)]
@@ -64,6 +68,31 @@ impl Proven {
     pub fn satisfied(&self, since: Nanos) {
         // A failure means that somebody wants it anew.
         let _ = self.wanted.compare_exchange(since, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Somebody wants to know how fresh this replica is: the first worker asks the leader, as a reader would.
+    #[inline]
+    pub fn turn(&self, context: &Context, asking: &mut Asking<'_>, turn: &mut Turn<'_>) -> Next {
+        match self.wanted() {
+            Some(since) if context.id.0 == 0 => self.prove(since, context, asking, turn),
+            _ => Next::Idle,
+        }
+    }
+
+    fn prove(&self, since: Nanos, context: &Context, asking: &mut Asking<'_>, turn: &mut Turn<'_>) -> Next {
+        let marks = &context.marks;
+        let timeout = context.options().election_timeout;
+        let known = self.since(marks.watermark.applied_floor());
+        let gives_up = since + PATIENCE * timeout;
+        if known >= Some(since) || turn.now >= gives_up || !marks.has_snapshots(&context.shared) {
+            self.satisfied(since);
+            turn.out.wake_controller = true;
+            return Next::Idle;
+        }
+        if asking.answers().proof(since).is_none() {
+            asking.ask(timeout / 2, turn);
+        }
+        recheck(turn.now, since, RECHECK).sooner(Next::At(gives_up))
     }
 }
 

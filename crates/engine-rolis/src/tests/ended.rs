@@ -11,7 +11,7 @@ use highwater_seam::options::Options;
 use highwater_seam::{ControlOutbox, Controller, Counters, Endpoint, Frame, Outbox, Worker};
 use highwater_store::Store;
 
-use crate::worker::RolisWorker;
+use crate::lead::feed::Own;
 use highwater_log_host::control::ControlMessage;
 use highwater_log_host::controller::LogController;
 use highwater_log_host::wire::Head;
@@ -34,7 +34,7 @@ fn a_copy_that_has_ended_is_not_begun_late() {
     let store = Store::new(schema.clone());
     let code = (Registry::new(), Registry::new());
     let counters = Arc::new(Counters::default());
-    let mut worker = RolisWorker::new(StreamId(0), (shared.clone(), marks), store.clone(), code, counters);
+    let mut worker = crate::worker(StreamId(0), (shared.clone(), marks), store.clone(), counters, code, Own);
     let mut controller = LogController::new(shared.clone(), schema, store);
     let (mut out, mut said) = (Outbox::default(), ControlOutbox::default());
     for peer in [NodeId(0), RECEIVER] {

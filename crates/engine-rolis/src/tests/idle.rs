@@ -13,10 +13,12 @@ use highwater_seam::options::Options;
 use highwater_seam::{Endpoint, Frame, Outbox, Worker};
 use highwater_store::Store;
 
-use crate::worker::RolisWorker;
+use crate::lead::feed::Own;
+use crate::policy::RolisPolicy;
 use highwater_log_host::messages::{Command, Report};
 use highwater_log_host::shared::Shared;
 use highwater_log_host::wire::Head;
+use highwater_log_host::worker::LogWorker;
 
 const LEADS: Ballot = Ballot { epoch: Epoch(1), node: NodeId(0) };
 
@@ -27,7 +29,7 @@ fn members() -> Members {
 
 /// The first entry of the epoch, which begins at 10, or an empty one.
 fn entry(stream: u16, index: u64, closed: u64) -> Bytes {
-    let mut buffer = crate::lead::seal::fresh_entry();
+    let mut buffer = highwater_log_host::worker::entries::fresh_entry();
     let kind = if index == 1 { EntryKind::EpochChange } else { EntryKind::Batch };
     if index == 1 {
         members().encode(&mut buffer);
@@ -40,7 +42,7 @@ fn entry(stream: u16, index: u64, closed: u64) -> Bytes {
 }
 
 /// A follower of two streams that keeps as little of its log as it may, and has heard that these entries are decided: when each closes.
-fn follower(streams: [&[u64]; 2]) -> (Arc<Shared>, Vec<RolisWorker>) {
+fn follower(streams: [&[u64]; 2]) -> (Arc<Shared>, Vec<LogWorker<RolisPolicy<Own>>>) {
     let options = Options { log_retain_bytes: 0, ..Options::new(NodeId(1), 3, 2, Incarnation(1)) };
     let account = highwater_seam::memory::Account::new(&options, 1);
     let (shared, marks) = crate::parts(options, Arc::new(Clock::counter()), account, Box::new(Vec::new));
@@ -50,7 +52,7 @@ fn follower(streams: [&[u64]; 2]) -> (Arc<Shared>, Vec<RolisWorker>) {
         let id = StreamId(at as u16);
         let code = (Registry::new(), Registry::new());
         let mut worker =
-            RolisWorker::new(id, (shared.clone(), marks.clone()), store.clone(), code, Arc::default());
+            crate::worker(id, (shared.clone(), marks.clone()), store.clone(), Arc::default(), code, Own);
         worker.peer_up(0, LEADS.node, Incarnation(1), Levels::default());
         let from = Endpoint { node: LEADS.node, worker: id.0 };
         let mut deliver = |message: Message, body: Bytes| {

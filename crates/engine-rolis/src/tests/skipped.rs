@@ -13,7 +13,7 @@ use highwater_seam::options::Options;
 use highwater_seam::{ControlOutbox, Controller, Counters, Endpoint, Frame, Outbox, Worker};
 use highwater_store::Store;
 
-use crate::worker::RolisWorker;
+use crate::lead::feed::Own;
 use highwater_log_host::control::ControlMessage;
 use highwater_log_host::controller::LogController;
 use highwater_log_host::messages::Command;
@@ -28,7 +28,7 @@ fn ballot(epoch: u64, node: u8) -> Ballot {
 }
 
 fn change(members: &Members) -> Bytes {
-    let mut buffer = crate::lead::seal::fresh_entry();
+    let mut buffer = highwater_log_host::worker::entries::fresh_entry();
     members.encode(&mut buffer);
     let (stream, base) = (StreamId(0), Timestamp(10));
     let header = EntryHeader::without_transactions(
@@ -54,7 +54,7 @@ fn a_parked_voter_does_not_forget_a_change_that_it_accepted() {
     let store = Store::new(schema.clone());
     let code = (Registry::new(), Registry::new());
     let counters = Arc::new(Counters::default());
-    let mut worker = RolisWorker::new(StreamId(0), (shared.clone(), marks), store.clone(), code, counters);
+    let mut worker = crate::worker(StreamId(0), (shared.clone(), marks), store.clone(), counters, code, Own);
     let mut controller = LogController::new(shared.clone(), schema, store);
     let (mut out, mut said) = (Outbox::default(), ControlOutbox::default());
     for peer in [0, 2] {

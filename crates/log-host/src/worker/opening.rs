@@ -7,8 +7,9 @@ use highwater_core::log::{EntryHeader, EntryKind};
 
 use crate::context::{Context, Turn};
 use crate::hooks;
-use crate::lead::seal::fresh_entry;
-use highwater_log_host::messages::{EpochStart, Report};
+use crate::messages::{EpochStart, Report};
+
+use super::entries::fresh_entry;
 
 /// A takeover of one stream.
 #[derive(Debug)]
@@ -59,18 +60,17 @@ impl Opening {
         stream.propose(Bytes::from(buffer));
     }
 
-    /// Reports, once, that the epoch may open as far as this stream is concerned. `caught_up`: everything decided is looked at
-    /// and installed.
+    /// Reports, once, that the epoch may open as far as this stream is concerned. `entered`: every stream has entered it; `caught_up`: everything
+    /// decided is looked at and installed.
     pub fn report_ready(
         &mut self,
-        caught_up: bool,
+        (entered, caught_up): (bool, bool),
         context: &Context,
         stream: &mut Stream,
         turn: &mut Turn<'_>,
     ) {
         // A later candidate must find out that this epoch opened, from any majority of its members.
         let known = stream.all_is_known_to_a_quorum() || hooks::opens_early();
-        let entered = context.marks.watermark.epoch() == self.ballot.epoch;
         if entered && known && caught_up && !self.reported {
             self.reported = true;
             turn.report(context, Report::Ready { ballot: self.ballot, stream: context.id });

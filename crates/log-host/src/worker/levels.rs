@@ -1,18 +1,19 @@
-//! A worker and the level in use: [`Raising`](highwater_log_host::members::raising::Raising) has the invariant, this is the worker's part of it.
+//! A worker and the level in use: [`Raising`](crate::members::raising::Raising) has the invariant, this is the worker's part of it.
 
 use highwater_consensus::Voter;
 use highwater_core::{EntryIndex, Level, NodeId};
 use highwater_seam::{Nanos, Worker};
 
 use crate::context::Turn;
-use crate::follow::checked::level_if_sound;
 use crate::hooks;
-use highwater_log_host::messages::Report;
-use highwater_log_host::readable::level_of;
+use crate::messages::Report;
+use crate::readable::level_of;
 
-use super::RolisWorker;
+use super::LogWorker;
+use super::entries::level_if_sound;
+use super::policy::Policy;
 
-impl RolisWorker {
+impl<P: Policy> LogWorker<P> {
     /// Writes as the replica does from now on, and has no more to do with whoever does not read that.
     #[inline]
     pub(super) fn watch_level(&mut self, now: Nanos) {
@@ -34,7 +35,7 @@ impl RolisWorker {
     #[cold]
     fn write_at(&mut self, now: Nanos, level: Level) {
         self.context.log.level = level;
-        self.occ.set_tables(self.store.schema().tables_at(level));
+        self.policy.set_tables(self.store.schema().tables_at(level));
         let below = |(node, newest): (&NodeId, &Level)| (*newest < level).then_some(*node);
         let unable: Vec<NodeId> = self.newest.iter().filter_map(below).collect();
         unable.into_iter().for_each(|node| self.have_done_with(now, node));
@@ -81,26 +82,27 @@ mod tests {
     use bytes::Bytes;
     use highwater_consensus::{Change, Message};
     use highwater_core::log::{EntryHeader, EntryKind};
-    use highwater_core::{Ballot, Clock, Epoch, Incarnation, Levels, Registry, StreamId, Timestamp};
+    use highwater_core::{Ballot, Epoch, Incarnation, Levels, StreamId, Timestamp};
+    use highwater_seam::options::Options;
+    use highwater_seam::{Counters, Endpoint, Frame, Outbox};
     use highwater_store::Store;
 
     use super::*;
-    use crate::lead::seal::fresh_entry;
-    use highwater_log_host::wire::Head;
-    use highwater_seam::options::Options;
-    use highwater_seam::{Counters, Endpoint, Frame, Outbox};
+    use crate::tests::ordered::Ordered;
+    use crate::wire::Head;
+    use crate::worker::entries::fresh_entry;
 
     const OLD: Levels = Levels { oldest: Level(1), newest: Level(1) };
     const NEW: Levels = Levels { oldest: Level(1), newest: Level(2) };
 
     /// A worker of node 1, of a build that speaks these.
-    fn worker(levels: Levels) -> RolisWorker {
+    fn worker(levels: Levels) -> LogWorker<Ordered> {
         let options = Options { levels, ..Options::new(NodeId(1), 3, 1, Incarnation(1)) };
         let account = highwater_seam::memory::Account::new(&options, 1);
-        let shared = crate::parts(options, Arc::new(Clock::counter()), account, Box::new(Vec::new));
+        let parts = crate::testing::parts(options, account);
         let store = Store::new(highwater_core::Schema::new(vec![]));
-        let code = (Registry::new(), Registry::new());
-        RolisWorker::new(StreamId(0), shared, store, code, Arc::new(Counters::default()))
+        let counters = Arc::new(Counters::default());
+        LogWorker::new(StreamId(0), parts, store, counters, |_| Ordered::default())
     }
 
     fn entry(level: Level) -> Bytes {
@@ -119,7 +121,7 @@ mod tests {
     }
 
     /// Node 0, which leads, sends an entry.
-    fn send(worker: &mut RolisWorker, level: Level) {
+    fn send(worker: &mut LogWorker<Ordered>, level: Level) {
         let (first, ballot) = (EntryIndex(1), Ballot { epoch: Epoch(1), node: NodeId(0) });
         let adopt =
             Message::Adopt { ballot, start: first, upto: first, index: first, decided: EntryIndex::NONE };
@@ -128,7 +130,7 @@ mod tests {
     }
 
     /// A node that was elected asks for the first entry: whether it gets anything.
-    fn is_answered(worker: &mut RolisWorker, epoch: u64, node: u8) -> bool {
+    fn is_answered(worker: &mut LogWorker<Ordered>, epoch: u64, node: u8) -> bool {
         let (first, ballot) = (EntryIndex(1), Ballot { epoch: Epoch(epoch), node: NodeId(node) });
         worker.stream.promise(ballot);
         let fetch = Message::Fetch { ballot, from: first, upto: first };

@@ -3,23 +3,24 @@
 use highwater_consensus::Stream;
 use highwater_core::{EntryIndex, Epoch, Timestamp};
 use highwater_kit::copy::Source;
-use highwater_log_host::progress::Progress;
 
-use crate::context::Context;
-use crate::follow::checked::CheckedEntry;
+use crate::context::With;
 use crate::hooks;
+use crate::progress::Progress;
+
+use super::entries::CheckedEntry;
 
 /// A replica as a donor. If it leads, its store is ahead of the mark: what was read is settled when the mark has passed it. If not,
 /// everything in its store is settled, unless another worker has begun to lead, or has led and does not know yet what became of its
 /// transactions.
-pub struct Donor<'a> {
+pub struct Donor<'a, M> {
     /// Whose store it is.
-    pub context: &'a Context,
+    pub context: &'a With<M>,
     /// This worker executes transactions.
     pub leads: bool,
 }
 
-impl Source for Donor<'_> {
+impl<M: Progress> Source for Donor<'_, M> {
     fn is_sound(&self) -> bool {
         self.leads || self.context.shared.is_certain()
     }
@@ -29,7 +30,7 @@ impl Source for Donor<'_> {
     }
 
     fn settled(&self) -> Timestamp {
-        let mark = self.context.marks.watermark.mark();
+        let mark = self.context.marks.mark();
         if self.leads { hooks::settled(mark) } else { Timestamp::MAX }
     }
 }

@@ -1,21 +1,23 @@
 //! What the controller has a worker do: promise, follow, take over, open, park, go on from a copy.
 
+use highwater_consensus::Members;
+use highwater_core::log::EntryKind;
 use highwater_core::{Ballot, EntryIndex, Epoch, Generation, Timestamp};
 use highwater_kit::copy::{Installer, Sender};
 use highwater_seam::Outbox;
-use highwater_store::{Applier, Occ};
 
 use crate::context::Turn;
-use crate::follow::apply::Replay;
-use crate::follow::locate::{begins_too_late, locate};
 use crate::hooks;
-use crate::lead::opening::Opening;
-use crate::lead::seal::fresh_entry;
-use highwater_log_host::messages::{Command, Report, Restart};
+use crate::messages::{Command, Report, Restart};
+use crate::progress::Progress;
 
-use super::{Mode, RolisWorker};
+use super::donor::{begins_too_late, locate};
+use super::entries::CheckedEntry;
+use super::opening::Opening;
+use super::policy::Policy;
+use super::{LogWorker, Mode};
 
-impl RolisWorker {
+impl<P: Policy> LogWorker<P> {
     pub(super) fn command(&mut self, command: Command, turn: &mut Turn<'_>) {
         match command {
             Command::Fence(ballot) => self.fence(ballot, turn),
@@ -45,8 +47,8 @@ impl RolisWorker {
                     self.open(ballot);
                 }
             }
-            Command::Quiesce(round) => self.lead.quiesce(Some(round)),
-            Command::Resume => self.lead.quiesce(None),
+            Command::Quiesce(round) => self.policy.quiesce(Some(round)),
+            Command::Resume => self.policy.quiesce(None),
             Command::Park(parking) => self.park(parking, turn),
             Command::Restart(restart) => self.restart(restart, turn),
             Command::Locate { copy, epoch, floor } => {
@@ -55,7 +57,7 @@ impl RolisWorker {
                     self.sender.announce(copy);
                 } else {
                     // With an entry above what was trimmed the next question has an answer, even if nobody asks for more.
-                    self.lead.close_up_to(self.high());
+                    self.policy.close_up_to(self.high());
                 }
                 let located = Report::Located { copy, stream: self.context.id, start };
                 // The receiver's log will begin there, and say that all before is decided: this disk has to know that first. And others may
@@ -72,7 +74,7 @@ impl RolisWorker {
                 let found = start.and_then(|start| Some((start, self.points.before(start)?)));
                 let located = found.map(|(start, (position, point))| (start, position, point));
                 if located.is_none() {
-                    self.lead.close_up_to(self.high());
+                    self.policy.close_up_to(self.high());
                 }
                 let stream = self.context.id;
                 turn.report(&self.context, Report::CheckpointFrom { number, stream, located });
@@ -84,7 +86,7 @@ impl RolisWorker {
 
     /// Where a copy of this replica's store with this floor, of this epoch, goes on, if there can be one.
     fn locate(&self, epoch: Epoch, floor: Timestamp) -> Option<EntryIndex> {
-        if self.may_send() { locate(&self.stream, self.replay.begun(), (epoch, floor)) } else { None }
+        if self.may_send() { locate(&self.stream, self.policy.cursor().begun, (epoch, floor)) } else { None }
     }
 
     fn fence(&mut self, ballot: Ballot, turn: &mut Turn<'_>) {
@@ -96,7 +98,7 @@ impl RolisWorker {
         let unpromised = hooks::fences_unpromised(ballot.node != self.context.me.node);
         let tail = if unpromised { self.stream.tail() } else { self.stream.promise(ballot) };
         self.known = self.known.max(ballot);
-        let pending = self.replay.pending_changes(&self.context, &self.stream);
+        let pending = self.pending_changes();
         let high = self.high();
         let report = Report::Fenced { ballot, stream: self.context.id, tail, pending, high };
         self.gate.report(self.stream.changes_made(), report, &self.context, turn);
@@ -104,24 +106,32 @@ impl RolisWorker {
 
     /// The epoch is open: everything older is applied on all workers.
     fn open(&mut self, ballot: Ballot) {
-        let watermark = &self.context.marks.watermark;
-        let base = watermark.closed(self.context.id);
-        assert_eq!(watermark.epoch(), ballot.epoch, "an epoch opens after every stream has entered it");
-        assert!(self.replay.caught_up(), "an epoch opens after everything older is applied");
+        let entered = self.context.marks.epoch();
+        assert_eq!(entered, ballot.epoch, "an epoch opens after every stream has entered it");
+        assert!(self.policy.cursor().caught_up(), "an epoch opens after everything older is applied");
         self.mode = Mode::Leading(ballot);
         hooks::leads(ballot.epoch);
-        self.speculation.begin(ballot.epoch, &self.context);
-        let tables = self.store.schema().tables_at(self.context.level);
-        self.feed.open(ballot.epoch, base, (&self.store, tables));
-        self.lead.begin(ballot.epoch, base, &self.context, &mut self.occ);
+        self.policy.begin(ballot.epoch, &self.context, &self.store);
+    }
+
+    /// Changes of epoch in the log that this replica has not entered; whether each is decided here.
+    fn pending_changes(&self) -> Vec<(Members, bool)> {
+        let tail = self.stream.tail();
+        let entered = self.context.marks.epoch();
+        let change = |index: u64| {
+            let entry = CheckedEntry::held(&self.stream, EntryIndex(index))?;
+            let header = entry.header();
+            let new = header.kind == EntryKind::EpochChange && header.epoch > entered;
+            new.then(|| (entry.members(), index <= tail.decided.0))
+        };
+        (self.policy.cursor().scan.max(tail.first).0..=tail.last.0).filter_map(change).collect()
     }
 
     /// Ends leading, if it was: what is speculative is left to the final mark.
     pub(super) fn stop_leading(&mut self, out: &mut Outbox) {
         match self.mode {
             Mode::Leading(_) => {
-                self.feed.close(out);
-                self.lead.end(&self.context, &mut self.occ, out);
+                self.policy.end(&self.context, out);
                 // The receivers would wait for a mark that this epoch may never reach.
                 self.sender.refuse_all();
                 self.mode = Mode::Following;
@@ -152,30 +162,18 @@ impl RolisWorker {
         let Restart { store, generation, start, floor, donor, copy, leader } = restart;
         let tail = self.stream.tail();
         // No stream leaves the copy's epoch before all have begun there. A donor of an older build may be wrong about its end.
-        let late = begins_too_late(&self.stream, self.context.marks.watermark.epoch(), start);
+        let late = begins_too_late(&self.stream, self.context.marks.epoch(), start);
         if start < tail.first || late {
             // The donor's log reaches further back than ours: its floor is too old for what we kept.
             return turn.report(&self.context, Report::CopyStalled { copy });
         }
-        let shared = &self.context.shared;
-        self.occ = Occ::new(store.clone(), shared.clock.clone());
-        self.occ.set_tables(store.schema().tables_at(self.context.level));
-        self.occ.log().take(fresh_entry());
-        self.applier = Applier::new(store.clone());
-        self.reads.leave_store();
-        self.speculation.leave_store(shared);
-        (self.store, self.generation) = (store, generation);
+        self.policy.adopt(&store, (start, floor), &self.context);
+        (self.store, self.generation, self.told_too_far) = (store, generation, false);
         if start > tail.last.next() || self.stream.too_far().is_some() {
             let base = EntryIndex(start.0 - 1).max(tail.decided);
             self.stream.restart_after(base);
         }
-        self.context
-            .marks
-            .watermark
-            .members()
-            .into_iter()
-            .for_each(|members| self.stream.know_members(members));
-        self.replay = Replay::starting_at(start, floor);
+        self.context.marks.members().into_iter().for_each(|members| self.stream.know_members(members));
         if self.stream.tail().first > start {
             return turn.report(&self.context, Report::CopyStalled { copy });
         }
