@@ -2,20 +2,38 @@
 
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Epoch, Incarnation, NodeId, Timestamp};
+use highwater_core::wire::{Form, Kind, List, Wire};
+use highwater_core::{Epoch, Incarnation, NodeId, Random, Timestamp, wire};
 use highwater_kit::validation::payload::Payload;
 use highwater_kit::validation::record::Told;
 
-/// Who takes part in an epoch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Members {
-    /// They validate, and coordinate.
-    pub voters: Vec<(NodeId, Incarnation)>,
-    /// They hear outcomes while they copy the state.
-    pub learners: Vec<(NodeId, Incarnation)>,
-    /// They take no part, and have a say in what epoch comes next like all others: their memory is whole, and they have found nothing
-    /// valid and accepted nothing in this epoch. So a voter that was left behind does not count as lost.
-    pub silent: Vec<(NodeId, Incarnation)>,
+/// A node in one life of its memory.
+pub type Life = (NodeId, Incarnation);
+
+wire! {
+    /// Who takes part in an epoch.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Members: "members" {
+        /// They validate, and coordinate.
+        pub voters: Vec<Life> as List<u8>,
+        /// They hear outcomes while they copy the state.
+        pub learners: Vec<Life> as List<u8>,
+        /// They take no part, and have a say in what epoch comes next like all others: their memory is whole, and they have found nothing
+        /// valid and accepted nothing in this epoch. So a voter that was left behind does not count as lost.
+        pub silent: Vec<Life> as List<u8>,
+    }
+}
+
+wire! {
+    /// What became of a transaction.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Ended: "ended" {
+        pub ts: Timestamp,
+        /// It committed.
+        pub commit: bool,
+        /// What it read and wrote, if it committed.
+        pub payload: Option<Payload> as MaybePayload,
+    }
 }
 
 impl Members {
@@ -40,16 +58,6 @@ impl Members {
     }
 }
 
-/// What became of a transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    pub ts: Timestamp,
-    /// It committed.
-    pub commit: bool,
-    /// What it read and wrote, if it committed.
-    pub payload: Option<Payload>,
-}
-
 /// A change of epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -65,124 +73,123 @@ pub struct Change {
     pub cut: Option<Timestamp>,
 }
 
-/// Set in the count of workers: a cut follows.
-const CUT: u16 = 1 << 15;
+/// A payload with its length in front; 0: there is none, for a payload has 4 bytes at least.
+pub struct MaybePayload;
 
-/// `count u8, each: node u8, life u64`.
-pub fn put_members(out: &mut Vec<u8>, members: &[(NodeId, Incarnation)]) {
-    out.push(members.len() as u8);
-    for (node, life) in members {
-        out.push(node.0);
-        out.extend_from_slice(&life.0.to_le_bytes());
+impl Form<Option<Payload>> for MaybePayload {
+    fn put(payload: &Option<Payload>, out: &mut Vec<u8>) {
+        (payload.as_ref().map_or(0, |payload| payload.len() as u32)).put(out);
+        out.extend_from_slice(payload.as_ref().map_or(&[], |payload| payload.bytes()));
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Option<Payload>, Malformed> {
+        let len = u32::take(from)? as usize;
+        let bytes = from.take(len)?;
+        // In memory of its own: as a part of what arrived it would keep all of that.
+        (len > 0).then(|| Payload::parse(Bytes::copy_from_slice(bytes))).transpose()
+    }
+
+    fn form() -> String {
+        "u32 × byte (0: none)".into()
+    }
+
+    fn draw(random: &mut Random) -> Option<Payload> {
+        let some = random.one_in(2);
+        some.then(|| Payload::build(Timestamp::draw(random), (&[], 0), (&[], 0), &[]))
     }
 }
 
-/// Reads what [`put_members`] wrote.
-pub fn take_members(reader: &mut Reader<'_>) -> Result<Vec<(NodeId, Incarnation)>, Malformed> {
-    let count = reader.u8()?;
-    (0..count).map(|_| Ok((NodeId(reader.u8()?), Incarnation(reader.u64()?)))).collect()
+/// What a worker knows of a transaction.
+pub struct OfRecord;
+
+impl Form<Told> for OfRecord {
+    fn put(Told { ts, valid, accepted, outcome, payload, kept }: &Told, out: &mut Vec<u8>) {
+        let two = |what: Option<bool>, bit: u8| what.map_or(0, |is| bit | if is { bit << 1 } else { 0 });
+        ts.put(out);
+        let proposed = accepted.map(|(_, commit)| commit);
+        out.push(two(*valid, 1) | two(proposed, 4) | two(*outcome, 16) | if *kept { 64 } else { 0 });
+        accepted.map_or(0, |(view, _)| view).put(out);
+        MaybePayload::put(payload, out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Told, Malformed> {
+        let (ts, flags, view) = (Timestamp::take(from)?, from.u8()?, from.u32()?);
+        let two = |bit: u8| (flags & bit != 0).then_some(flags & bit << 1 != 0);
+        let accepted = two(4).map(|commit| (view, commit));
+        let payload = MaybePayload::take(from)?;
+        Ok(Told { ts, valid: two(1), accepted, outcome: two(16), payload, kept: flags & 64 != 0 })
+    }
+
+    fn form() -> String {
+        "told".into()
+    }
+
+    fn draw(random: &mut Random) -> Told {
+        Told {
+            ts: Wire::draw(random),
+            valid: Wire::draw(random),
+            accepted: Wire::draw(random),
+            outcome: Wire::draw(random),
+            payload: MaybePayload::draw(random),
+            kept: Wire::draw(random),
+        }
+    }
 }
 
-fn put_payload(out: &mut Vec<u8>, payload: Option<&Payload>) {
-    // A payload has 4 bytes at least.
-    out.extend_from_slice(&payload.map_or(0, |payload| payload.len() as u32).to_le_bytes());
-    out.extend_from_slice(payload.map_or(&[], |payload| payload.bytes()));
-}
+/// What each worker knows.
+pub type OfWorkers = List<u16, List<u32, OfRecord>>;
 
-fn take_payload(whole: &Bytes, reader: &mut Reader<'_>) -> Result<Option<Payload>, Malformed> {
-    let len = reader.u32()? as usize;
-    let at = whole.len() - reader.rest().len();
-    reader.take(len)?;
-    (len > 0).then(|| Payload::parse(whole.slice(at..at + len))).transpose()
+/// Set in the count of workers: a cut follows.
+const CUT: u16 = 1 << 15;
+
+impl Wire for Change {
+    const NAME: &'static str = "change";
+
+    fn put(&self, out: &mut Vec<u8>) {
+        self.epoch.put(out);
+        self.base.put(out);
+        self.members.put(out);
+        let flag = if self.cut.is_some() { CUT } else { 0 };
+        (self.ended.len() as u16 | flag).put(out);
+        self.cut.iter().for_each(|cut| cut.put(out));
+        self.ended.iter().for_each(|ended| List::<u32>::put(ended, out));
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Change, Malformed> {
+        let (epoch, base, members) = (Wire::take(from)?, Wire::take(from)?, Wire::take(from)?);
+        let workers = from.u16()?;
+        let cut = (workers & CUT != 0).then(|| Timestamp::take(from)).transpose()?;
+        let ended = (0..workers & !CUT).map(|_| List::<u32>::take(from)).collect::<Result<_, _>>()?;
+        Ok(Change { epoch, base, members, ended, cut })
+    }
+
+    fn draw(random: &mut Random) -> Change {
+        let (epoch, base, members) = (Wire::draw(random), Wire::draw(random), Wire::draw(random));
+        let (ended, cut) = (List::<u16, List<u32>>::draw(random), Wire::draw(random));
+        Change { epoch, base, members, ended, cut }
+    }
 }
 
 impl Change {
+    /// Its fields, as documents describe them.
+    pub fn kinds() -> Vec<Kind> {
+        let ended = <List<u32> as Form<Vec<Ended>>>::form();
+        let fields = [
+            ("epoch", Epoch::form()),
+            ("base", Timestamp::form()),
+            ("members", Members::form()),
+            ("workers", "u16 (bit 15: a cut)".into()),
+            ("cut", "u64, if there is one".into()),
+            ("each", ended),
+        ];
+        vec![Kind::of("Change", fields)]
+    }
+
     /// How long it is, about.
     pub fn bytes(&self) -> usize {
         let of = |ended: &Ended| 16 + ended.payload.as_ref().map_or(0, Payload::len);
         self.ended.iter().flatten().map(of).sum()
     }
-
-    /// `epoch u64 | base u64 | voters | learners | silent | workers u16, bit 15: a cut | cut u64, if there is one | each: count u32, each: ts u64, commit u8, payload (u32 length)`;
-    /// members are `count u8, each: node u8, life u64`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.epoch.0.to_le_bytes());
-        out.extend_from_slice(&self.base.0.to_le_bytes());
-        put_members(out, &self.members.voters);
-        put_members(out, &self.members.learners);
-        put_members(out, &self.members.silent);
-        let flag = if self.cut.is_some() { CUT } else { 0 };
-        out.extend_from_slice(&(self.ended.len() as u16 | flag).to_le_bytes());
-        self.cut.iter().for_each(|cut| out.extend_from_slice(&cut.0.to_le_bytes()));
-        self.ended.iter().for_each(|ended| put_ended(out, ended));
-    }
-
-    /// Reads what [`encode`](Change::encode) wrote; `reader` stands in `whole`.
-    pub fn decode(whole: &Bytes, reader: &mut Reader<'_>) -> Result<Change, Malformed> {
-        let (epoch, base) = (Epoch(reader.u64()?), Timestamp(reader.u64()?));
-        let (voters, learners) = (take_members(reader)?, take_members(reader)?);
-        let members = Members { voters, learners, silent: take_members(reader)? };
-        let workers = reader.u16()?;
-        let cut = if workers & CUT == 0 { None } else { Some(Timestamp(reader.u64()?)) };
-        let mut ended = Vec::new();
-        for _ in 0..workers & !CUT {
-            ended.push(take_ended(whole, reader)?);
-        }
-        Ok(Change { epoch, base, members, ended, cut })
-    }
-}
-
-/// Appends what became of transactions: `count u32, each: ts u64, commit u8, payload (u32 length)`.
-pub fn put_ended(out: &mut Vec<u8>, ended: &[Ended]) {
-    out.extend_from_slice(&(ended.len() as u32).to_le_bytes());
-    for Ended { ts, commit, payload } in ended {
-        out.extend_from_slice(&ts.0.to_le_bytes());
-        out.push((*commit).into());
-        put_payload(out, payload.as_ref());
-    }
-}
-
-/// Reads what [`put_ended`] wrote.
-pub fn take_ended(whole: &Bytes, reader: &mut Reader<'_>) -> Result<Vec<Ended>, Malformed> {
-    let count = reader.u32()?;
-    let mut all = Vec::new();
-    for _ in 0..count {
-        let (ts, commit) = (Timestamp(reader.u64()?), reader.u8()? != 0);
-        all.push(Ended { ts, commit, payload: take_payload(whole, reader)? });
-    }
-    Ok(all)
-}
-
-/// Appends the records of one worker: `count u32, each: ts u64 | flags u8 | view u32 | payload`.
-pub fn put_records(out: &mut Vec<u8>, records: &[Told]) {
-    let two = |what: Option<bool>, bit: u8| what.map_or(0, |is| bit | if is { bit << 1 } else { 0 });
-    out.extend_from_slice(&(records.len() as u32).to_le_bytes());
-    for Told { ts, valid, accepted, outcome, payload, kept } in records {
-        out.extend_from_slice(&ts.0.to_le_bytes());
-        out.push(
-            two(*valid, 1)
-                | two(accepted.map(|(_, commit)| commit), 4)
-                | two(*outcome, 16)
-                | if *kept { 64 } else { 0 },
-        );
-        out.extend_from_slice(&accepted.map_or(0, |(view, _)| view).to_le_bytes());
-        put_payload(out, payload.as_ref());
-    }
-}
-
-/// Reads what [`put_records`] wrote.
-pub fn take_records(whole: &Bytes, reader: &mut Reader<'_>) -> Result<Vec<Told>, Malformed> {
-    let count = reader.u32()?;
-    let mut all = Vec::new();
-    for _ in 0..count {
-        let (ts, flags, view) = (Timestamp(reader.u64()?), reader.u8()?, reader.u32()?);
-        let two = |bit: u8| (flags & bit != 0).then_some(flags & bit << 1 != 0);
-        let accepted = two(4).map(|commit| (view, commit));
-        let payload = take_payload(whole, reader)?;
-        let kept = flags & 64 != 0;
-        all.push(Told { ts, valid: two(1), accepted, outcome: two(16), payload, kept });
-    }
-    Ok(all)
 }
 
 #[cfg(test)]
@@ -203,14 +210,12 @@ mod tests {
         let change =
             Change { epoch: Epoch(4), base: Timestamp(100), members, ended, cut: Some(Timestamp(90)) };
         let mut bytes = Vec::new();
-        change.encode(&mut bytes);
-        let whole = Bytes::from(bytes);
-        let mut reader = Reader::new(&whole);
-        assert_eq!(Change::decode(&whole, &mut reader), Ok(change));
+        change.put(&mut bytes);
+        let mut reader = Reader::new(&bytes);
+        assert_eq!(Change::take(&mut reader), Ok(change));
         assert!(reader.is_empty());
-        for len in 0..whole.len() {
-            let cut = whole.slice(..len);
-            assert!(Change::decode(&cut, &mut Reader::new(&cut)).is_err());
+        for len in 0..bytes.len() {
+            assert!(Change::take(&mut Reader::new(&bytes[..len])).is_err());
         }
         let mut records = Vec::new();
         for valid in [None, Some(true), Some(false)] {
@@ -223,8 +228,7 @@ mod tests {
             }
         }
         let mut bytes = Vec::new();
-        put_records(&mut bytes, &records);
-        let whole = Bytes::from(bytes);
-        assert_eq!(take_records(&whole, &mut Reader::new(&whole)), Ok(records));
+        List::<u32, OfRecord>::put(&records, &mut bytes);
+        assert_eq!(List::<u32, OfRecord>::take(&mut Reader::new(&bytes)), Ok(records));
     }
 }

@@ -5,79 +5,73 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Epoch, Incarnation, NodeId, Timestamp};
+use highwater_core::wire::{List, Shared, Wire};
+use highwater_core::{Epoch, NodeId, Random, Timestamp, wire};
 use highwater_kit::validation::record::Told;
 use highwater_kit::witness::{DiskWord, Met};
 
-use super::change::{Change, put_members, put_records, take_members, take_records};
+use super::change::{Change, Life, OfWorkers};
 
-/// An attempt to decide a change of epoch: numbers grow, nodes tell two of one number apart. (The paper names one recovery coordinator
-/// for each epoch, and does not say how its successor learns what it has decided.)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Round {
-    pub number: u64,
-    /// Who leads it.
-    pub node: NodeId,
-}
-
-/// How a node stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
-    /// It knows of no cluster.
-    #[default]
-    Unborn,
-    /// It has promised, or accepted, the first epoch.
-    Bearing,
-    /// It takes no part: it lost its memory, or missed too much.
-    Outside,
-    /// It copies the state.
-    Learning,
-    /// It holds the state, and hears outcomes.
-    Ready,
-    Voting,
-}
-
-impl Standing {
-    const ALL: [Standing; 6] = [
-        Standing::Unborn,
-        Standing::Bearing,
-        Standing::Outside,
-        Standing::Learning,
-        Standing::Ready,
-        Standing::Voting,
-    ];
-
-    fn of(byte: u8) -> Result<Standing, Malformed> {
-        Standing::ALL.get(usize::from(byte)).copied().ok_or(Malformed("standing"))
+wire! {
+    /// An attempt to decide a change of epoch: numbers grow, nodes tell two of one number apart. (The paper names one recovery coordinator
+    /// for each epoch, and does not say how its successor learns what it has decided.)
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct Round: "round" {
+        pub number: u64,
+        /// Who leads it.
+        pub node: NodeId,
     }
 }
 
-/// Said at every heartbeat.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Beat {
-    /// The last epoch that it has begun.
-    pub epoch: Epoch,
-    /// How it stands.
-    pub standing: Standing,
-    /// Whom it hears: a bit each.
-    pub hears: u32,
-    /// Bytes that its store may still grow by.
-    pub room: u64,
-    /// Its disk is about to be full.
-    pub low: bool,
-    /// What its clock showed.
-    pub clock: Timestamp,
+wire! {
+    /// How a node stands.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Standing: "standing" {
+        /// It knows of no cluster.
+        #[default]
+        Unborn = 0,
+        /// It has promised, or accepted, the first epoch.
+        Bearing = 1,
+        /// It takes no part: it lost its memory, or missed too much.
+        Outside = 2,
+        /// It copies the state.
+        Learning = 3,
+        /// It holds the state, and hears outcomes.
+        Ready = 4,
+        Voting = 5,
+    }
 }
 
-/// What is left on the disk of a voter that may have forgotten the end of what it knew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rest {
-    /// The last epoch that all its workers had begun.
-    pub began: Epoch,
-    /// Everything of that epoch is there up to here: it was over everywhere.
-    pub to: Timestamp,
-    /// And what is later than this can be left out: its checkpoint has nothing later.
-    pub from: Timestamp,
+wire! {
+    /// Said at every heartbeat.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Beat: "beat" {
+        /// The last epoch that it has begun.
+        pub epoch: Epoch,
+        /// How it stands.
+        pub standing: Standing,
+        /// Whom it hears: a bit each.
+        pub hears: u32,
+        /// Bytes that its store may still grow by.
+        pub room: u64,
+        /// Its disk is about to be full.
+        pub low: bool,
+        /// What its clock showed.
+        pub clock: Timestamp,
+    }
+}
+
+wire! {
+    /// What is left on the disk of a voter that may have forgotten the end of what it knew.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct Rest: "rest" {
+        /// The last epoch that all its workers had begun.
+        pub began: Epoch,
+        /// Everything of that epoch is there up to here: it was over everywhere.
+        pub to: Timestamp,
+        /// And what is later than this can be left out: its checkpoint has nothing later.
+        pub from: Timestamp,
+    }
 }
 
 /// Whether what a node knows of an epoch is whole.
@@ -89,307 +83,166 @@ pub enum Memory {
     Forgot(Option<Rest>),
 }
 
-/// A message between controllers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Control {
-    /// How the sender stands.
-    Beat(Beat),
-    /// Take part in the epoch before this one no more, and say what you know of it.
-    Prepare {
-        /// The epoch that is to begin.
-        epoch: Epoch,
-        /// By which attempt.
-        round: Round,
-    },
-    /// It does not.
-    Promise {
-        /// As asked.
-        epoch: Epoch,
-        /// As asked.
-        round: Round,
-        /// What was accepted of an earlier attempt.
-        accepted: Option<(Round, Arc<Change>)>,
-        /// Above all timestamps that it has seen.
-        latest: Timestamp,
-        /// Of each worker what it knows.
-        records: Arc<Vec<Vec<Told>>>,
-        /// Whether that is all.
-        memory: Memory,
-        /// How the sender stands: its last beat may be of before it crashed.
-        standing: Standing,
-    },
-    /// A later attempt was promised.
-    Refuse {
-        /// As asked.
-        epoch: Epoch,
-        /// That attempt.
-        round: Round,
-    },
-    /// Take this for decided, unless you promised a later attempt.
-    Accept {
-        /// The attempt.
-        round: Round,
-        /// What it proposes.
-        change: Arc<Change>,
-    },
-    Accepted {
-        /// As proposed.
-        epoch: Epoch,
-        /// As proposed.
-        round: Round,
-    },
-    /// Tell what these read and wrote, of what you promised without that.
-    Fetch {
-        /// As promised.
-        epoch: Epoch,
-        /// As promised.
-        round: Round,
-        /// Which: of which worker, and its timestamp.
-        names: Vec<(u16, Timestamp)>,
-    },
-    /// What they read and wrote; no more of each than its payload.
-    Payloads {
-        /// As asked.
-        epoch: Epoch,
-        /// As asked.
-        round: Round,
-        /// Of each worker.
-        records: Vec<Vec<Told>>,
-    },
-    /// What was proposed or decided came without a payload that this node has not.
-    Lack {
-        /// The epoch that is to begin.
-        epoch: Epoch,
-        /// By which attempt.
-        round: Round,
-    },
-    /// What you accepted in this round is decided.
-    Chosen {
-        /// The epoch that begins.
-        epoch: Epoch,
-        /// By which attempt.
-        round: Round,
-    },
-    Decided {
-        /// The last change that the sender knows.
-        change: Arc<Change>,
-    },
-    /// A learner asks for a copy of the state.
-    CopyRequest {
-        /// Its name for it.
-        copy: u64,
-        /// The epoch since which it hears outcomes.
-        epoch: Epoch,
-    },
-    /// It gets one.
-    CopyGrant {
-        /// As asked.
-        copy: u64,
-        /// All that the donor has heard of disks.
-        met: Vec<Met>,
-    },
-    /// How the sender's disk is.
-    Disk(DiskWord),
-    /// The word of a voter on that disk.
-    Judged {
-        /// The start that was told.
-        start: u64,
-        /// The disk is older than what was told of it.
-        stale: bool,
-        /// The last epoch that the sender has begun.
-        epoch: Epoch,
-        /// The voters in it.
-        voters: Vec<(NodeId, Incarnation)>,
-    },
-}
+impl Wire for Memory {
+    const NAME: &'static str = "memory";
 
-/// Appends a round: `number u64 | node u8`.
-pub fn put_round(out: &mut Vec<u8>, round: Round) {
-    out.extend_from_slice(&round.number.to_le_bytes());
-    out.push(round.node.0);
-}
-
-/// Reads what [`put_round`] wrote.
-pub fn take_round(reader: &mut Reader<'_>) -> Result<Round, Malformed> {
-    Ok(Round { number: reader.u64()?, node: NodeId(reader.u8()?) })
-}
-
-impl Control {
-    /// `tag u8 | fields`, little endian.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Vec<u8>) {
         match self {
-            Control::Beat(Beat { epoch, standing, hears, room, low, clock }) => {
-                out.push(1);
-                out.extend_from_slice(&epoch.0.to_le_bytes());
-                out.push(*standing as u8);
-                out.extend_from_slice(&hears.to_le_bytes());
-                out.extend_from_slice(&room.to_le_bytes());
-                out.push((*low).into());
-                out.extend_from_slice(&clock.0.to_le_bytes());
-            }
-            Control::Prepare { epoch, round } => {
+            Memory::Whole => out.push(0),
+            Memory::Forgot(None) => out.push(1),
+            Memory::Forgot(Some(rest)) => {
                 out.push(2);
-                out.extend_from_slice(&epoch.0.to_le_bytes());
-                put_round(out, *round);
-            }
-            Control::Promise { epoch, round, accepted, latest, records, memory, standing } => {
-                out.push(3);
-                out.extend_from_slice(&epoch.0.to_le_bytes());
-                put_round(out, *round);
-                out.extend_from_slice(&latest.0.to_le_bytes());
-                out.extend_from_slice(&(records.len() as u16).to_le_bytes());
-                records.iter().for_each(|of| put_records(out, of));
-                match memory {
-                    Memory::Whole => out.push(0),
-                    Memory::Forgot(None) => out.push(1),
-                    Memory::Forgot(Some(Rest { began, to, from })) => {
-                        out.push(2);
-                        [began.0, to.0, from.0]
-                            .iter()
-                            .for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
-                    }
-                }
-                out.push(*standing as u8);
-                out.push(accepted.is_some().into());
-                if let Some((round, change)) = accepted {
-                    put_round(out, *round);
-                    change.encode(out);
-                }
-            }
-            Control::Refuse { epoch, round } => {
-                out.push(4);
-                out.extend_from_slice(&epoch.0.to_le_bytes());
-                put_round(out, *round);
-            }
-            Control::Accept { round, change } => {
-                out.push(5);
-                put_round(out, *round);
-                change.encode(out);
-            }
-            Control::Accepted { epoch, round } => {
-                out.push(6);
-                out.extend_from_slice(&epoch.0.to_le_bytes());
-                put_round(out, *round);
-            }
-            Control::Fetch { epoch, round, names } => {
-                out.push(10);
-                out.extend_from_slice(&epoch.0.to_le_bytes());
-                put_round(out, *round);
-                out.extend_from_slice(&(names.len() as u32).to_le_bytes());
-                for (worker, ts) in names {
-                    out.extend_from_slice(&worker.to_le_bytes());
-                    out.extend_from_slice(&ts.0.to_le_bytes());
-                }
-            }
-            Control::Payloads { epoch, round, records } => {
-                out.push(11);
-                out.extend_from_slice(&epoch.0.to_le_bytes());
-                put_round(out, *round);
-                out.extend_from_slice(&(records.len() as u16).to_le_bytes());
-                records.iter().for_each(|of| put_records(out, of));
-            }
-            Control::Lack { epoch, round } | Control::Chosen { epoch, round } => {
-                out.push(if matches!(self, Control::Lack { .. }) { 12 } else { 13 });
-                out.extend_from_slice(&epoch.0.to_le_bytes());
-                put_round(out, *round);
-            }
-            Control::Decided { change } => {
-                out.push(7);
-                change.encode(out);
-            }
-            Control::CopyRequest { copy, epoch } => {
-                out.push(8);
-                out.extend_from_slice(&copy.to_le_bytes());
-                out.extend_from_slice(&epoch.0.to_le_bytes());
-            }
-            Control::CopyGrant { copy, met } => {
-                out.push(9);
-                out.extend_from_slice(&copy.to_le_bytes());
-                out.extend_from_slice(&(met.len() as u32).to_le_bytes());
-                met.iter().for_each(|met| met.encode(out));
-            }
-            Control::Disk(word) => {
-                out.push(14);
-                word.encode(out);
-            }
-            Control::Judged { start, stale, epoch, voters } => {
-                out.push(15);
-                out.extend_from_slice(&start.to_le_bytes());
-                out.push((*stale).into());
-                out.extend_from_slice(&epoch.0.to_le_bytes());
-                put_members(out, voters);
+                rest.put(out);
             }
         }
     }
 
-    /// Reads what [`encode`](Control::encode) wrote.
-    pub fn decode(whole: &Bytes) -> Result<Control, Malformed> {
-        let reader = &mut Reader::new(whole);
-        let message = match reader.u8()? {
-            1 => {
-                let (epoch, standing) = (Epoch(reader.u64()?), reader.u8()?);
-                let standing = Standing::of(standing)?;
-                let (hears, room) = (reader.u32()?, reader.u64()?);
-                let (low, clock) = (reader.u8()? != 0, Timestamp(reader.u64()?));
-                Control::Beat(Beat { epoch, standing, hears, room, low, clock })
-            }
-            2 => Control::Prepare { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
-            3 => {
-                let (epoch, round) = (Epoch(reader.u64()?), take_round(reader)?);
-                let latest = Timestamp(reader.u64()?);
-                let workers = reader.u16()?;
-                let records = (0..workers).map(|_| take_records(whole, reader)).collect::<Result<_, _>>()?;
-                let memory = match reader.u8()? {
-                    0 => Memory::Whole,
-                    1 => Memory::Forgot(None),
-                    2 => {
-                        let (began, to) = (Epoch(reader.u64()?), Timestamp(reader.u64()?));
-                        Memory::Forgot(Some(Rest { began, to, from: Timestamp(reader.u64()?) }))
-                    }
-                    _ => return Err(Malformed("memory")),
-                };
-                let standing = Standing::of(reader.u8()?)?;
-                let accepted = match reader.u8()? {
-                    0 => None,
-                    _ => Some((take_round(reader)?, Arc::new(Change::decode(whole, reader)?))),
-                };
-                let records = Arc::new(records);
-                Control::Promise { epoch, round, accepted, latest, records, memory, standing }
-            }
-            4 => Control::Refuse { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
-            5 => {
-                let round = take_round(reader)?;
-                Control::Accept { round, change: Arc::new(Change::decode(whole, reader)?) }
-            }
-            6 => Control::Accepted { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
-            7 => Control::Decided { change: Arc::new(Change::decode(whole, reader)?) },
-            8 => Control::CopyRequest { copy: reader.u64()?, epoch: Epoch(reader.u64()?) },
-            9 => {
-                let (copy, count) = (reader.u64()?, reader.u32()?);
-                let met = (0..count).map(|_| Met::decode(reader)).collect::<Result<_, _>>()?;
-                Control::CopyGrant { copy, met }
-            }
-            10 => {
-                let (epoch, round) = (Epoch(reader.u64()?), take_round(reader)?);
-                let count = reader.u32()?;
-                let name = |_| Ok((reader.u16()?, Timestamp(reader.u64()?)));
-                Control::Fetch { epoch, round, names: (0..count).map(name).collect::<Result<_, _>>()? }
-            }
-            11 => {
-                let (epoch, round, workers) = (Epoch(reader.u64()?), take_round(reader)?, reader.u16()?);
-                let records = (0..workers).map(|_| take_records(whole, reader)).collect::<Result<_, _>>()?;
-                Control::Payloads { epoch, round, records }
-            }
-            12 => Control::Lack { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
-            13 => Control::Chosen { epoch: Epoch(reader.u64()?), round: take_round(reader)? },
-            14 => Control::Disk(DiskWord::decode(reader)?),
-            15 => {
-                let (start, stale) = (reader.u64()?, reader.u8()? != 0);
-                let (epoch, voters) = (Epoch(reader.u64()?), take_members(reader)?);
-                Control::Judged { start, stale, epoch, voters }
-            }
-            _ => return Err(Malformed("control tag")),
-        };
+    fn take(from: &mut Reader<'_>) -> Result<Memory, Malformed> {
+        match from.u8()? {
+            0 => Ok(Memory::Whole),
+            1 => Ok(Memory::Forgot(None)),
+            2 => Rest::take(from).map(Some).map(Memory::Forgot),
+            _ => Err(Malformed("memory")),
+        }
+    }
+
+    fn form() -> String {
+        "u8 (0 whole, 1 nothing is left, 2 a rest) | rest, if there is one".into()
+    }
+
+    fn draw(random: &mut Random) -> Memory {
+        match random.below(3) {
+            0 => Memory::Whole,
+            1 => Memory::Forgot(None),
+            _ => Memory::Forgot(Some(Rest::draw(random))),
+        }
+    }
+}
+
+wire! {
+    /// A message between controllers.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum Control: "message between controllers" {
+        /// How the sender stands.
+        Beat = 1 (beat: Beat),
+        /// Take part in the epoch before this one no more, and say what you know of it.
+        Prepare = 2 {
+            /// The epoch that is to begin.
+            epoch: Epoch,
+            /// By which attempt.
+            round: Round,
+        },
+        /// It does not.
+        Promise = 3 {
+            /// As asked.
+            epoch: Epoch,
+            /// As asked.
+            round: Round,
+            /// Above all timestamps that it has seen.
+            latest: Timestamp,
+            /// Of each worker what it knows.
+            records: Arc<Vec<Vec<Told>>> as Shared<OfWorkers>,
+            /// Whether that is all.
+            memory: Memory,
+            /// How the sender stands: its last beat may be of before it crashed.
+            standing: Standing,
+            /// What was accepted of an earlier attempt.
+            accepted: Option<(Round, Arc<Change>)>,
+        },
+        /// A later attempt was promised.
+        Refuse = 4 {
+            /// As asked.
+            epoch: Epoch,
+            /// That attempt.
+            round: Round,
+        },
+        /// Take this for decided, unless you promised a later attempt.
+        Accept = 5 {
+            /// The attempt.
+            round: Round,
+            /// What it proposes.
+            change: Arc<Change>,
+        },
+        Accepted = 6 {
+            /// As proposed.
+            epoch: Epoch,
+            /// As proposed.
+            round: Round,
+        },
+        Decided = 7 {
+            /// The last change that the sender knows.
+            change: Arc<Change>,
+        },
+        /// A learner asks for a copy of the state.
+        CopyRequest = 8 {
+            /// Its name for it.
+            copy: u64,
+            /// The epoch since which it hears outcomes.
+            epoch: Epoch,
+        },
+        /// It gets one.
+        CopyGrant = 9 {
+            /// As asked.
+            copy: u64,
+            /// All that the donor has heard of disks.
+            met: Vec<Met> as List<u32>,
+        },
+        /// Tell what these read and wrote, of what you promised without that.
+        Fetch = 10 {
+            /// As promised.
+            epoch: Epoch,
+            /// As promised.
+            round: Round,
+            /// Which: of which worker, and its timestamp.
+            names: Vec<(u16, Timestamp)> as List<u32>,
+        },
+        /// What they read and wrote; no more of each than its payload.
+        Payloads = 11 {
+            /// As asked.
+            epoch: Epoch,
+            /// As asked.
+            round: Round,
+            /// Of each worker.
+            records: Vec<Vec<Told>> as OfWorkers,
+        },
+        /// What was proposed or decided came without a payload that this node has not.
+        Lack = 12 {
+            /// The epoch that is to begin.
+            epoch: Epoch,
+            /// By which attempt.
+            round: Round,
+        },
+        /// What you accepted in this round is decided.
+        Chosen = 13 {
+            /// The epoch that begins.
+            epoch: Epoch,
+            /// By which attempt.
+            round: Round,
+        },
+        /// How the sender's disk is.
+        Disk = 14 (word: DiskWord),
+        /// The word of a voter on that disk.
+        Judged = 15 {
+            /// The start that was told.
+            start: u64,
+            /// The disk is older than what was told of it.
+            stale: bool,
+            /// The last epoch that the sender has begun.
+            epoch: Epoch,
+            /// The voters in it.
+            voters: Vec<Life> as List<u8>,
+        },
+    }
+}
+
+impl Control {
+    /// Reads a message that is all there is.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn read(bytes: &[u8]) -> Result<Control, Malformed> {
+        let reader = &mut Reader::new(bytes);
+        let message = Control::decode(reader)?;
         if reader.is_empty() { Ok(message) } else { Err(Malformed("control length")) }
     }
 
@@ -453,7 +306,7 @@ impl Assembly {
     /// If it makes no sense.
     pub fn take(&mut self, from: NodeId, bytes: Bytes) -> Result<Option<Control>, Malformed> {
         if bytes.first() != Some(&PIECE) {
-            return Control::decode(&bytes).map(Some);
+            return Control::read(&bytes).map(Some);
         }
         let mut reader = Reader::new(&bytes[1..]);
         let (name, number, count) = (reader.u64()?, reader.u32()?, reader.u32()?);
@@ -470,7 +323,7 @@ impl Assembly {
         }
         let (_, parts) = self.0.remove(&from).unwrap_or_default();
         let whole: Vec<u8> = parts.into_iter().flatten().flatten().collect();
-        Control::decode(&whole.into()).map(Some)
+        Control::read(&whole).map(Some)
     }
 
     /// What came of `node` in pieces is not completed any more.
@@ -484,11 +337,26 @@ mod tests {
     use highwater_consensus::Voter;
     use highwater_core::evidence::{Known, Start, Starts};
 
+    use highwater_core::Incarnation;
+    use highwater_core::wire::testing::{check, described, golden};
+
     use super::*;
     use crate::change::{Ended, Members};
+    use highwater_kit::validation::payload::Payload;
+
+    fn payload() -> Payload {
+        Payload::build(Timestamp::ZERO, (&[], 0), (&[], 0), &[])
+    }
+
+    /// All that can be told of a transaction.
+    fn whole() -> Told {
+        let (accepted, payload) = (Some((3, true)), Some(payload()));
+        Told { ts: Timestamp(5), valid: Some(false), accepted, outcome: Some(true), payload, kept: true }
+    }
 
     fn change() -> Arc<Change> {
-        let ended = vec![vec![Ended { ts: Timestamp(5), commit: false, payload: None }], vec![]];
+        let commits = Ended { ts: Timestamp(6), commit: true, payload: Some(payload()) };
+        let ended = vec![vec![Ended { ts: Timestamp(5), commit: false, payload: None }, commits], vec![]];
         let members = Members { voters: vec![(NodeId(1), Incarnation(2))], ..Members::default() };
         Arc::new(Change { epoch: Epoch(3), base: Timestamp(9), members, ended, cut: Some(Timestamp(8)) })
     }
@@ -535,7 +403,7 @@ mod tests {
             Control::Accept { round, change: change() },
             Control::Accepted { epoch, round },
             Control::Fetch { epoch, round, names: vec![(3, Timestamp(5)), (0, Timestamp(9))] },
-            Control::Payloads { epoch, round, records: vec![vec![Told::of(Timestamp(4))], vec![]] },
+            Control::Payloads { epoch, round, records: vec![vec![Told::of(Timestamp(4)), whole()], vec![]] },
             Control::Lack { epoch, round },
             Control::Chosen { epoch, round },
             Control::Decided { change: change() },
@@ -550,8 +418,33 @@ mod tests {
         let beat = |standing| {
             Control::Beat(Beat { epoch, standing, hears: 5, room: 99, low: true, clock: Timestamp(77) })
         };
-        all.extend(Standing::ALL.map(beat));
+        let standings = [
+            Standing::Unborn,
+            Standing::Bearing,
+            Standing::Outside,
+            Standing::Learning,
+            Standing::Ready,
+            Standing::Voting,
+        ];
+        all.extend(standings.map(beat));
         all
+    }
+
+    #[test]
+    fn bytes_are_as_they_were_recorded() {
+        let messages = every().into_iter().map(|message| {
+            let mut bytes = Vec::new();
+            message.encode(&mut bytes);
+            let text = format!("{message:?}");
+            (text.split([' ', '(', '{']).next().unwrap_or_default().to_string(), bytes)
+        });
+        golden(concat!(env!("CARGO_MANIFEST_DIR"), "/golden/control.txt"), &Control::kinds(), messages);
+        check::<Control>(2000);
+        let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/internals/messages.md");
+        described(document, "meerkat's message between controllers", &Control::kinds());
+        let parts =
+            [Beat::kinds(), Round::kinds(), Rest::kinds(), Members::kinds(), Ended::kinds(), Change::kinds()];
+        described(document, "meerkat's parts", &parts.concat());
     }
 
     #[test]
@@ -569,7 +462,7 @@ mod tests {
         for message in every() {
             let bytes = pieces(&message, 1).remove(0);
             for len in 0..bytes.len() {
-                assert!(Control::decode(&bytes.slice(..len)).is_err(), "{message:?} {len}");
+                assert!(Control::read(&bytes[..len]).is_err(), "{message:?} {len}");
             }
         }
     }

@@ -44,30 +44,39 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader};
-use highwater_core::{Durability, Epoch, NodeId, Timestamp};
+use highwater_core::wire::{Form, List, Wire};
+use highwater_core::{Durability, Epoch, NodeId, Timestamp, wire};
 use highwater_kit::validation::message::Message;
 use highwater_kit::validation::record::Told;
 use highwater_kit::witness::Met;
 use highwater_seam::{ClientId, LogPosition, Nanos};
 
-use super::change::{Change, Ended, put_ended, put_records, take_ended, take_records};
-use super::control::{Round, put_round, take_round};
+use super::change::{Change, Ended, OfRecord};
+use super::control::Round;
 use super::hooks;
 use super::shared::Report;
 
-/// What a controller must not forget.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// It promised the attempt to begin an epoch.
-    Promised(Epoch, Round),
-    /// It accepted what an attempt proposed.
-    Accepted(Round, Arc<Change>),
-    /// A change was decided.
-    Decided(Arc<Change>),
-    /// The same, and this replica had not installed what came before: its store and records are no good.
-    Left(Arc<Change>),
-    /// Another node was met, and told of its disk.
-    Met(Met),
+wire! {
+    /// What a controller must not forget. Its tags are records'.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum Kept: "record of a controller" {
+        /// It promised the attempt to begin an epoch.
+        Promised = 4 {
+            epoch: Epoch,
+            round: Round,
+        },
+        /// It accepted what an attempt proposed.
+        Accepted = 5 {
+            round: Round,
+            change: Arc<Change>,
+        },
+        /// A change was decided.
+        Decided = 6 (change: Arc<Change>),
+        /// The same, and this replica had not installed what came before: its store and records are no good.
+        Left = 7 (change: Arc<Change>),
+        /// Another node was met, and told of its disk.
+        Met = 12 (met: Met),
+    }
 }
 
 /// A record on disk.
@@ -102,88 +111,69 @@ pub enum Record {
 impl Record {
     /// See the module's description.
     pub fn encode(&self) -> Bytes {
-        let mut out = Vec::new();
+        let out = &mut Vec::new();
         match self {
             Record::Told(epoch, told) | Record::Known(epoch, told) => {
                 out.push(if matches!(self, Record::Told(..)) { 1 } else { 8 });
-                out.extend_from_slice(&epoch.0.to_le_bytes());
-                put_records(&mut out, std::slice::from_ref(told));
+                epoch.put(out);
+                1u32.put(out);
+                OfRecord::put(told, out);
             }
             Record::Began { epoch, afresh, cut, ended } => {
                 out.push(if cut.is_some() { 11 } else { 2 });
-                out.extend_from_slice(&epoch.0.to_le_bytes());
-                out.push((*afresh).into());
-                cut.iter().for_each(|cut| out.extend_from_slice(&cut.0.to_le_bytes()));
-                put_ended(&mut out, ended);
+                epoch.put(out);
+                afresh.put(out);
+                cut.iter().for_each(|cut| cut.put(out));
+                List::<u32>::put(ended, out);
             }
             Record::Closed(ts) => {
                 out.push(9);
-                out.extend_from_slice(&ts.0.to_le_bytes());
+                ts.put(out);
             }
             Record::Paused(epoch) => {
                 out.push(10);
-                out.extend_from_slice(&epoch.0.to_le_bytes());
+                epoch.put(out);
             }
             Record::Trimmed(node, ts) => {
-                out.extend_from_slice(&[3, node.0]);
-                out.extend_from_slice(&ts.0.to_le_bytes());
+                out.push(3);
+                (*node, *ts).put(out);
             }
-            Record::Kept(Kept::Promised(epoch, round)) => {
-                out.push(4);
-                out.extend_from_slice(&epoch.0.to_le_bytes());
-                put_round(&mut out, *round);
-            }
-            Record::Kept(Kept::Accepted(round, change)) => {
-                out.push(5);
-                put_round(&mut out, *round);
-                change.encode(&mut out);
-            }
-            Record::Kept(Kept::Decided(change)) => {
-                out.push(6);
-                change.encode(&mut out);
-            }
-            Record::Kept(Kept::Left(change)) => {
-                out.push(7);
-                change.encode(&mut out);
-            }
-            Record::Kept(Kept::Met(met)) => {
-                out.push(12);
-                met.encode(&mut out);
-            }
+            Record::Kept(kept) => kept.put(out),
         }
-        out.into()
+        std::mem::take(out).into()
     }
 
     /// Reads what [`encode`](Record::encode) wrote.
     ///
     /// # Errors
     /// If it is something else.
-    pub fn decode(whole: &Bytes) -> Result<Record, Malformed> {
-        let reader = &mut Reader::new(whole);
+    pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
+        let reader = &mut Reader::new(bytes);
+        let whole = *reader;
         let record = match reader.u8()? {
             tag @ (1 | 8) => {
-                let (epoch, mut told) = (Epoch(reader.u64()?), take_records(whole, reader)?);
-                let told = told.pop().filter(|_| told.is_empty());
-                let told = told.ok_or(Malformed("one transaction in a record"))?;
+                let (epoch, count) = <(Epoch, u32)>::take(reader)?;
+                let told = OfRecord::take(reader)?;
+                if count != 1 {
+                    return Err(Malformed("one transaction in a record"));
+                }
                 if tag == 1 { Record::Told(epoch, told) } else { Record::Known(epoch, told) }
             }
             tag @ (2 | 11) => {
-                let (epoch, afresh) = (Epoch(reader.u64()?), reader.u8()? != 0);
-                let cut = if tag == 11 { Some(Timestamp(reader.u64()?)) } else { None };
-                Record::Began { epoch, afresh, cut, ended: take_ended(whole, reader)? }
+                let (epoch, afresh) = Wire::take(reader)?;
+                let cut = (tag == 11).then(|| Timestamp::take(reader)).transpose()?;
+                Record::Began { epoch, afresh, cut, ended: List::<u32>::take(reader)? }
             }
-            9 => Record::Closed(Timestamp(reader.u64()?)),
-            10 => Record::Paused(Epoch(reader.u64()?)),
-            3 => Record::Trimmed(NodeId(reader.u8()?), Timestamp(reader.u64()?)),
-            4 => Record::Kept(Kept::Promised(Epoch(reader.u64()?), take_round(reader)?)),
-            5 => {
-                let round = take_round(reader)?;
-                Record::Kept(Kept::Accepted(round, Arc::new(Change::decode(whole, reader)?)))
+            9 => Record::Closed(Wire::take(reader)?),
+            10 => Record::Paused(Wire::take(reader)?),
+            3 => {
+                let (node, ts) = Wire::take(reader)?;
+                Record::Trimmed(node, ts)
             }
-            6 => Record::Kept(Kept::Decided(Arc::new(Change::decode(whole, reader)?))),
-            7 => Record::Kept(Kept::Left(Arc::new(Change::decode(whole, reader)?))),
-            12 => Record::Kept(Kept::Met(Met::decode(reader)?)),
-            _ => return Err(Malformed("tag of a record")),
+            _ => {
+                *reader = whole;
+                Record::Kept(Kept::take(reader)?)
+            }
         };
         if reader.is_empty() { Ok(record) } else { Err(Malformed("length of a record")) }
     }
@@ -228,10 +218,10 @@ impl Remembered {
         self.lost |= matches!(kept, Kept::Left(_));
         match kept {
             Kept::Met(met) => self.met.push(met),
-            Kept::Promised(epoch, round) => {
+            Kept::Promised { epoch, round } => {
                 self.promised = self.promised.max(Some((epoch, round)));
             }
-            Kept::Accepted(round, change) => {
+            Kept::Accepted { round, change } => {
                 let later =
                     |(before, known): &(Round, Arc<Change>)| (change.epoch, round) >= (known.epoch, *before);
                 if self.accepted.as_ref().is_none_or(later) {
@@ -414,6 +404,13 @@ mod tests {
         }
     }
 
+    /// The innermost kind of a record.
+    fn name(record: &Record) -> String {
+        let text = format!("{record:?}");
+        let text = text.strip_prefix("Kept(").unwrap_or(&text);
+        text.split([' ', '(', '{']).next().unwrap_or_default().to_string()
+    }
+
     #[test]
     fn records_round_trip_and_nonsense_is_an_error() {
         let round = Round { number: 3, node: NodeId(2) };
@@ -426,21 +423,29 @@ mod tests {
             Record::Closed(Timestamp(8)),
             Record::Paused(Epoch(4)),
             Record::Trimmed(NodeId(4), Timestamp(77)),
-            Record::Kept(Kept::Promised(Epoch(4), round)),
-            Record::Kept(Kept::Accepted(round, change(4))),
+            Record::Kept(Kept::Promised { epoch: Epoch(4), round }),
+            Record::Kept(Kept::Accepted { round, change: change(4) }),
             Record::Kept(Kept::Decided(change(4))),
             Record::Kept(Kept::Left(change(5))),
             Record::Kept(Kept::Met(met())),
         ];
+        let samples: Vec<(String, Vec<u8>)> =
+            all.iter().map(|record| (name(record), record.encode().to_vec())).collect();
+        let names: std::collections::BTreeSet<String> =
+            samples.iter().map(|(name, _)| name.clone()).collect();
+        let kinds: Vec<_> =
+            names.into_iter().map(|name| highwater_core::wire::Kind::of(name.leak(), [])).collect();
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/record.txt");
+        highwater_core::wire::testing::golden(file, &kinds, samples);
         for record in all {
             let bytes = record.encode();
             assert_eq!(Record::decode(&bytes), Ok(record));
             for len in 0..bytes.len() {
-                assert!(Record::decode(&bytes.slice(..len)).is_err());
+                assert!(Record::decode(&bytes[..len]).is_err());
             }
-            assert!(Record::decode(&[&bytes[..], &[0]].concat().into()).is_err());
+            assert!(Record::decode(&[&bytes[..], &[0]].concat()).is_err());
         }
-        assert!(Record::decode(&Bytes::from_static(&[9; 30])).is_err());
+        assert!(Record::decode(&[9; 30]).is_err());
     }
 
     #[test]
@@ -484,9 +489,9 @@ mod tests {
         let mut remembered = Remembered::default();
         let round = |number| Round { number, node: NodeId(0) };
         remembered.add(Kept::Decided(change(3)));
-        remembered.add(Kept::Promised(Epoch(4), round(2)));
-        remembered.add(Kept::Accepted(round(1), change(4)));
-        remembered.add(Kept::Promised(Epoch(4), round(1)));
+        remembered.add(Kept::Promised { epoch: Epoch(4), round: round(2) });
+        remembered.add(Kept::Accepted { round: round(1), change: change(4) });
+        remembered.add(Kept::Promised { epoch: Epoch(4), round: round(1) });
         assert_eq!(remembered.promised, Some((Epoch(4), round(2))));
         assert!(remembered.accepted.is_some() && !remembered.lost);
         remembered.add(Kept::Left(change(6)));

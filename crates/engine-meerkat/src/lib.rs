@@ -65,7 +65,6 @@ mod worker;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use highwater_core::{Clock, NodeId};
 use highwater_kit::code::{Builds, Code};
 use highwater_kit::copy;
@@ -145,7 +144,7 @@ fn converged(statuses: &[Option<Status>]) -> Result<u64, String> {
 /// What a message says, for people.
 fn words(to_controller: bool, head: &[u8]) -> String {
     if to_controller {
-        let known = Control::decode(&Bytes::copy_from_slice(head));
+        let known = Control::read(head);
         return known.map_or_else(|_| "a piece of a message".into(), |message| message.name().into());
     }
     highwater_kit::validation::words(head)

@@ -1,6 +1,7 @@
 //! Forms of fields that are not their type's own.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use super::Wire;
 use crate::Random;
@@ -106,5 +107,29 @@ impl<N: Length, T, F: Form<T>> Form<Vec<T>> for List<N, F> {
 
     fn draw(random: &mut Random) -> Vec<T> {
         (0..random.below(4)).map(|_| F::draw(random)).collect()
+    }
+}
+
+/// What is shared in memory, in form `F`.
+#[derive(Debug)]
+pub struct Shared<F = Plain>(PhantomData<F>);
+
+impl<T, F: Form<T>> Form<Arc<T>> for Shared<F> {
+    #[inline]
+    fn put(value: &Arc<T>, out: &mut Vec<u8>) {
+        F::put(value, out);
+    }
+
+    #[inline]
+    fn take(from: &mut Reader<'_>) -> Result<Arc<T>, Malformed> {
+        F::take(from).map(Arc::new)
+    }
+
+    fn form() -> String {
+        F::form()
+    }
+
+    fn draw(random: &mut Random) -> Arc<T> {
+        Arc::new(F::draw(random))
     }
 }

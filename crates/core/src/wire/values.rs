@@ -181,3 +181,26 @@ impl<T: Wire> Wire for Arc<T> {
         Arc::new(T::draw(random))
     }
 }
+
+impl<A: Wire, B: Wire> Wire for (A, B) {
+    const NAME: &'static str = A::NAME;
+
+    #[inline]
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+        self.1.put(out);
+    }
+
+    #[inline]
+    fn take(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok((A::take(from)?, B::take(from)?))
+    }
+
+    fn form() -> String {
+        format!("({} | {})", A::form(), B::form())
+    }
+
+    fn draw(random: &mut Random) -> Self {
+        (A::draw(random), B::draw(random))
+    }
+}

@@ -16,6 +16,8 @@ use highwater_kit::validation::record::Told;
 use highwater_seam::Nanos;
 use highwater_store::Store;
 
+use highwater_core::wire::Wire;
+
 use super::disk::After;
 use super::thin::{Name, Payloads, fill_change, thin};
 use super::{MeerkatController, Paused};
@@ -101,7 +103,7 @@ impl MeerkatController {
         let (memory, standing) = (self.forgot, self.standing);
         let records = Arc::new(thin(&records));
         let promise = Control::Promise { epoch, round, accepted, latest, records, memory, standing };
-        self.keep_on_disk(Kept::Promised(epoch, round), After::Send(round.node, promise));
+        self.keep_on_disk(Kept::Promised { epoch, round }, After::Send(round.node, promise));
     }
 
     pub(super) fn on_accept(&mut self, now: Nanos, from: NodeId, round: Round, change: Arc<Change>) {
@@ -131,7 +133,7 @@ impl MeerkatController {
             self.standing = Standing::Bearing;
         }
         let accepted = Control::Accepted { epoch, round };
-        self.keep_on_disk(Kept::Accepted(round, change), After::Send(from, accepted));
+        self.keep_on_disk(Kept::Accepted { round, change }, After::Send(from, accepted));
     }
 
     /// What this node promised without the payloads that are asked for.
@@ -235,7 +237,7 @@ impl MeerkatController {
         }
         hooks::tell_own(|| {
             let mut bytes = Vec::new();
-            change.encode(&mut bytes);
+            change.put(&mut bytes);
             let mut hasher = DefaultHasher::new();
             bytes.hash(&mut hasher);
             Began { epoch: change.epoch, base: change.base, hash: hasher.finish() }

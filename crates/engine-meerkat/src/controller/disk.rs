@@ -132,9 +132,9 @@ impl MeerkatController {
     fn all_kept(&self) -> Vec<Kept> {
         let mut all: Vec<Kept> = self.history.back().cloned().map(Kept::Decided).into_iter().collect();
         if self.promised.number > 0 {
-            all.push(Kept::Promised(self.epoch.next(), self.promised));
+            all.push(Kept::Promised { epoch: self.epoch.next(), round: self.promised });
         }
-        all.extend(self.accepted.clone().map(|(round, change)| Kept::Accepted(round, change)));
+        all.extend(self.accepted.clone().map(|(round, change)| Kept::Accepted { round, change }));
         all.extend(self.evidence.met().into_iter().map(Kept::Met));
         all
     }

@@ -56,7 +56,7 @@ fn beats(controller: &mut MeerkatController, now: Nanos, node: NodeId, (epoch, s
 
 fn proposes(controller: &mut MeerkatController) -> bool {
     let sent = std::mem::take(&mut controller.outbox);
-    sent.iter().any(|(_, bytes)| matches!(Control::decode(bytes), Ok(Control::Accept { .. })))
+    sent.iter().any(|(_, bytes)| matches!(Control::read(bytes), Ok(Control::Accept { .. })))
 }
 
 /// A crash before that is written would have its next life lead the same round again, with another proposal: those who accepted the first one
@@ -142,7 +142,7 @@ fn of_all() -> Members {
 /// Messages that were sent so far, and to whom.
 fn sent(controller: &mut MeerkatController) -> Vec<(NodeId, Control)> {
     let sent = std::mem::take(&mut controller.outbox);
-    sent.into_iter().map(|(to, bytes)| (to, Control::decode(&bytes).expect("its own word"))).collect()
+    sent.into_iter().map(|(to, bytes)| (to, Control::read(&bytes).expect("its own word"))).collect()
 }
 
 /// Its last beat was of before it crashed, and the next one comes behind its promise: it was named as a voter, stayed outside, and the next change of
