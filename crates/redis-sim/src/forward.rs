@@ -125,7 +125,7 @@ impl Forward {
             }
             Came::Frame(frame) => frame,
         };
-        let (message, content) = Message::decode(frame).expect("nodes say what can be read");
+        let (message, content) = Message::of(frame).expect("nodes say what can be read");
         match message {
             Message::Ask(_) if !self.guests.has_room(from) => return Some(arrival),
             Message::Ask(ask) => self.guests.ask(from, ask, frame.clone()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Wire;
 use crate::Random;
-use crate::codec::{Malformed, Reader};
+use crate::codec::{Malformed, Reader, put_varint};
 
 /// A form in bytes of values of a type.
 pub trait Form<T> {
@@ -78,6 +78,60 @@ macro_rules! lengths {
 }
 
 lengths!(u8, u16, u32);
+
+/// A number in LEB128: a form of `u64`, and a count.
+#[derive(Debug)]
+pub struct Varint(u64);
+
+impl Wire for Varint {
+    const NAME: &'static str = "varint";
+
+    #[inline]
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.0);
+    }
+
+    #[inline]
+    fn take(from: &mut Reader<'_>) -> Result<Varint, Malformed> {
+        from.varint().map(Varint)
+    }
+
+    fn draw(random: &mut Random) -> Varint {
+        Varint(u64::draw(random))
+    }
+}
+
+impl Form<u64> for Varint {
+    #[inline]
+    fn put(value: &u64, out: &mut Vec<u8>) {
+        put_varint(out, *value);
+    }
+
+    #[inline]
+    fn take(from: &mut Reader<'_>) -> Result<u64, Malformed> {
+        from.varint()
+    }
+
+    fn form() -> String {
+        Varint::NAME.into()
+    }
+
+    fn draw(random: &mut Random) -> u64 {
+        u64::draw(random)
+    }
+}
+
+impl Length for Varint {
+    #[inline]
+    fn of(count: usize) -> Varint {
+        Varint(count as u64)
+    }
+
+    #[inline]
+    fn count(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// A count of type `N`, then each value in form `F`.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ mod values;
 use crate::Random;
 use crate::codec::{Malformed, Reader};
 
-pub use forms::{Form, Length, List, Plain, Shared};
+pub use forms::{Form, Length, List, Plain, Shared, Varint};
 
 /// A value with one form in bytes.
 pub trait Wire: Sized {

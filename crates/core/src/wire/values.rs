@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Wire;
 use crate::codec::{Malformed, Reader};
-use crate::{Ballot, EntryIndex, Epoch, Incarnation, Level, NodeId, Random, Timestamp, Voter};
+use crate::{Ballot, EntryIndex, Epoch, Incarnation, Level, NodeId, ProcedureId, Random, Timestamp, Voter};
 
 macro_rules! numbers {
     ($($type:ident),*) => { $(
@@ -54,7 +54,7 @@ macro_rules! ids {
     )* };
 }
 
-ids!(Epoch(u64), Timestamp(u64), Incarnation(u64), NodeId(u8), Level(u8));
+ids!(Epoch(u64), Timestamp(u64), Incarnation(u64), NodeId(u8), Level(u8), ProcedureId(u16));
 
 /// No stream ever gets so long, so a larger index came from a broken peer. It is refused here, and the arithmetic on indexes everywhere else
 /// cannot overflow.

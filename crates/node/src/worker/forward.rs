@@ -72,7 +72,7 @@ impl Forwarding {
         match self.links.adopt(connection, poller) {
             Ok(_) => {
                 self.guests.enter(peer);
-                let hello = Message::Hello { format: self.format }.encode(&[]);
+                let hello = Message::Hello { format: self.format }.frame(&[]);
                 let lost = self.links.send(std::iter::once((peer, self.channel, hello)), poller);
                 lost.into_iter().for_each(|lost| self.down(lost));
             }
@@ -218,7 +218,7 @@ impl Sides<'_> {
     /// Takes a message; gives it back if there is no room for it.
     fn take(&mut self, arrival: Arrival, stopwatch: Stopwatch) -> Result<(), Arrival> {
         let from = arrival.from;
-        let (message, content) = match Message::decode(&arrival.frame) {
+        let (message, content) = match Message::of(&arrival.frame) {
             Ok(read) => read,
             Err(why) => {
                 self.complain(from, why.0);

@@ -208,7 +208,7 @@ impl Guests {
     pub fn wake(&mut self, clients: impl Iterator<Item = (NodeId, u64)>) {
         for (node, client) in clients {
             if self.by_node.get(&node).is_some_and(|guest| guest.lines.contains_key(&client)) {
-                self.out.push((node, Message::Wake { client }.encode(&[])));
+                self.out.push((node, Message::Wake { client }.frame(&[])));
             }
         }
     }
@@ -294,7 +294,7 @@ impl Guests {
         ask: &Ask,
         frame: &Frame,
     ) -> Tried {
-        let (_, args) = Message::decode(frame).expect("it was decoded when it came");
+        let (_, args) = Message::of(frame).expect("it was decoded when it came");
         if let Some(refusal) = ending {
             return self.refuse(node, ask, args, refusal);
         }
@@ -382,12 +382,12 @@ impl Guests {
             _ => 0,
         };
         let number = ask.number;
-        self.out.push((node, Message::Refused { number, refusal, slot }.encode(&[])));
+        self.out.push((node, Message::Refused { number, refusal, slot }.frame(&[])));
         Tried::Gone
     }
 
     fn answer(&mut self, node: NodeId, number: u64, outcome: Outcome, at: Timestamp, reply: &[u8]) {
-        self.out.push((node, Message::Answer { number, outcome, at }.encode(reply)));
+        self.out.push((node, Message::Answer { number, outcome, at }.frame(reply)));
     }
 
     pub fn released(&mut self, number: u64, outcome: Outcome, at: Timestamp, reply: &[u8]) {

@@ -1,14 +1,7 @@
 //! What nodes say to each other about forwarded requests.
 //!
 //! ```text
-//! hello     0 | format u64                                    first, from both sides
-//! ask       1 | number varint | client varint | procedure u16 | effect u8 | user bytes | session? | content: the arguments
-//! answer    2 | number varint | outcome u8 | at u64 | content: the reply
-//! refused   3 | number varint | refusal u8 | node u8 | slot u16
-//! line      4 | client varint | content: keys: count varint, bytes*
-//! leave     5 | client varint
-//! wake      6 | client varint
-//! session?  0, or 1 | id u64 | sequence u64
+//! message   docs/internals/messages.md
 //! content   0 | bytes to the end of the head, or 1 | crc u32 of the frame's body
 //! ```
 //!
@@ -17,7 +10,8 @@
 
 use bytes::Bytes;
 use highwater_core::codec::{Malformed, Reader, put_bytes, put_varint};
-use highwater_core::{NodeId, Outcome, ProcedureId, Timestamp};
+use highwater_core::wire::{Form, Varint, Wire};
+use highwater_core::{NodeId, Outcome, ProcedureId, Random, Timestamp, wire};
 use highwater_seam::{Frame, Refusal, Session};
 
 use crate::acl::user::owner_of;
@@ -29,14 +23,6 @@ use crate::request::{Args, Effect};
 const VERSION: u64 = 3;
 /// Longer contents stand in the body.
 const SHORT_BYTES: usize = 16 << 10;
-
-const HELLO: u8 = 0;
-const ASK: u8 = 1;
-const ANSWER: u8 = 2;
-const REFUSED: u8 = 3;
-const LINE: u8 = 4;
-const LEAVE: u8 = 5;
-const WAKE: u8 = 6;
 
 /// A request that is forwarded, without its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,49 +41,152 @@ pub struct Ask {
     pub session: Option<Session>,
 }
 
-/// One message, without its content.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
-    /// What its sender's build makes of requests: see [`format`](fn@format).
-    Hello {
-        /// Only who says the same number is asked anything.
-        format: u64,
-    },
-    /// To the leader; content: the arguments.
-    Ask(Ask),
-    /// To who asked; content: the reply.
-    Answer {
-        /// Which request.
-        number: u64,
-        /// How it ended.
-        outcome: Outcome,
-        /// When, in the one order of transactions.
-        at: Timestamp,
-    },
-    /// To who asked: nothing was done.
-    Refused {
-        /// Which request.
-        number: u64,
-        /// Why.
-        refusal: Refusal,
-        /// The slot of the request's first key, for a referral.
-        slot: u16,
-    },
-    /// To the leader: this client waits for data. Content: for which keys.
-    Line {
-        /// The client, as its node numbers it.
-        client: u64,
-    },
-    /// To the leader: it waits no more.
-    Leave {
-        /// The client, as its node numbers it.
-        client: u64,
-    },
-    /// To who said that it waits: there may be something.
-    Wake {
-        /// The client, as its node numbers it.
-        client: u64,
-    },
+wire! {
+    /// One message, without its content.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum Message: "message about forwarded requests" {
+        /// What its sender's build makes of requests: see [`format`](fn@format). First, from both sides.
+        Hello = 0 {
+            /// Only who says the same number is asked anything.
+            format: u64,
+        },
+        /// To the leader; content: the arguments.
+        Ask = 1 (ask: Ask),
+        /// To who asked; content: the reply.
+        Answer = 2 {
+            /// Which request.
+            number: u64 as Varint,
+            /// How it ended.
+            outcome: Outcome as ByPlace,
+            /// When, in the one order of transactions.
+            at: Timestamp,
+        },
+        /// To who asked: nothing was done.
+        Refused = 3 {
+            /// Which request.
+            number: u64 as Varint,
+            /// Why.
+            refusal: Refusal as WithNode,
+            /// The slot of the request's first key, for a referral.
+            slot: u16,
+        },
+        /// To the leader: this client waits for data. Content: for which keys.
+        Line = 4 {
+            /// The client, as its node numbers it.
+            client: u64 as Varint,
+        },
+        /// To the leader: it waits no more.
+        Leave = 5 {
+            /// The client, as its node numbers it.
+            client: u64 as Varint,
+        },
+        /// To who said that it waits: there may be something.
+        Wake = 6 {
+            /// The client, as its node numbers it.
+            client: u64 as Varint,
+        },
+    }
+}
+
+impl Wire for Ask {
+    const NAME: &'static str = "ask";
+
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.number);
+        put_varint(out, self.client);
+        self.procedure.put(out);
+        out.push(self.effect as u8);
+        put_bytes(out, &self.user);
+        // Whose it is, the user's name says.
+        self.session.map(|session| (session.id, session.sequence)).put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Ask, Malformed> {
+        let (number, client) = (from.varint()?, from.varint()?);
+        let (procedure, effect) = (Wire::take(from)?, from.u8()?);
+        let effect = EFFECTS.into_iter().find(|known| *known as u8 == effect).ok_or(Malformed("effect"))?;
+        let user = from.bytes()?.to_vec();
+        let session: Option<(u64, u64)> = Wire::take(from)?;
+        let session = session.map(|(id, sequence)| Session { id, sequence, owner: owner_of(&user) });
+        Ok(Ask { number, client, procedure, effect, user, session })
+    }
+
+    fn form() -> String {
+        "number varint | client varint | procedure u16 | effect u8 | user varint × u8 | session option (u64 | u64)".into()
+    }
+
+    fn draw(random: &mut Random) -> Ask {
+        let (number, client, procedure) = (random.bits(), random.below(300), Wire::draw(random));
+        let (effect, user) = (random.pick(&EFFECTS), random.pick(&[&b"default"[..], b"bob", b""]).to_vec());
+        let session: Option<(u64, u64)> = Wire::draw(random);
+        let session = session.map(|(id, sequence)| Session { id, sequence, owner: owner_of(&user) });
+        Ask { number, client, procedure, effect, user, session }
+    }
+}
+
+const EFFECTS: [Effect; 6] =
+    [Effect::Reads, Effect::Writes, Effect::Calls, Effect::Commits, Effect::Tries, Effect::Users];
+
+/// An outcome by its [place](crate::meter::place) among all.
+#[derive(Debug)]
+pub struct ByPlace;
+
+impl Form<Outcome> for ByPlace {
+    #[inline]
+    fn put(outcome: &Outcome, out: &mut Vec<u8>) {
+        out.push(crate::meter::place(*outcome) as u8);
+    }
+
+    #[inline]
+    fn take(from: &mut Reader<'_>) -> Result<Outcome, Malformed> {
+        OUTCOMES.get(usize::from(from.u8()?)).map(|(outcome, _)| *outcome).ok_or(Malformed("outcome"))
+    }
+
+    fn form() -> String {
+        "u8".into()
+    }
+
+    fn draw(random: &mut Random) -> Outcome {
+        random.pick(&OUTCOMES).0
+    }
+}
+
+/// A refusal, and whom to ask instead.
+#[derive(Debug)]
+pub struct WithNode;
+
+/// No node has this id.
+const NOBODY: u8 = u8::MAX;
+
+impl Form<Refusal> for WithNode {
+    fn put(refusal: &Refusal, out: &mut Vec<u8>) {
+        out.extend_from_slice(&match *refusal {
+            Refusal::NotServing { ask } => [0, ask.map_or(NOBODY, |node| node.0)],
+            Refusal::NoQuorum => [1, NOBODY],
+            Refusal::Busy => [2, NOBODY],
+            Refusal::Unsupported => [3, NOBODY],
+        });
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Refusal, Malformed> {
+        let [kind, node] = from.array()?;
+        Ok(match kind {
+            0 => Refusal::NotServing { ask: (node != NOBODY).then_some(NodeId(node)) },
+            1 => Refusal::NoQuorum,
+            2 => Refusal::Busy,
+            3 => Refusal::Unsupported,
+            _ => return Err(Malformed("refusal")),
+        })
+    }
+
+    fn form() -> String {
+        "u8 (0 not serving, 1 no quorum, 2 busy, 3 unsupported) | whom to ask u8 (255: nobody)".into()
+    }
+
+    fn draw(random: &mut Random) -> Refusal {
+        let ask = <Option<NodeId>>::draw(random).filter(|node| node.0 != NOBODY);
+        random.pick(&[Refusal::NotServing { ask }, Refusal::NoQuorum, Refusal::Busy, Refusal::Unsupported])
+    }
 }
 
 /// A number that two builds share if a request means the same to both: its procedures' and commands' numbers, and what is said here.
@@ -110,44 +199,10 @@ pub fn format(procedures: &[&str]) -> u64 {
 }
 
 impl Message {
-    /// As it travels.
-    pub fn encode(&self, content: &[u8]) -> Frame {
+    /// As it travels, with its content.
+    pub fn frame(&self, content: &[u8]) -> Frame {
         let mut head = Vec::with_capacity(48 + if content.len() > SHORT_BYTES { 0 } else { content.len() });
-        match self {
-            Message::Hello { format } => {
-                head.push(HELLO);
-                head.extend_from_slice(&format.to_le_bytes());
-            }
-            Message::Ask(ask) => {
-                head.push(ASK);
-                put_varint(&mut head, ask.number);
-                put_varint(&mut head, ask.client);
-                head.extend_from_slice(&ask.procedure.0.to_le_bytes());
-                head.push(ask.effect as u8);
-                put_bytes(&mut head, &ask.user);
-                head.push(ask.session.is_some().into());
-                // Whose it is, the user's name says.
-                if let Some(Session { id, sequence, owner: _ }) = ask.session {
-                    head.extend_from_slice(&id.to_le_bytes());
-                    head.extend_from_slice(&sequence.to_le_bytes());
-                }
-            }
-            Message::Answer { number, outcome, at } => {
-                head.push(ANSWER);
-                put_varint(&mut head, *number);
-                head.push(crate::meter::place(*outcome) as u8);
-                head.extend_from_slice(&at.0.to_le_bytes());
-            }
-            Message::Refused { number, refusal, slot } => {
-                head.push(REFUSED);
-                put_varint(&mut head, *number);
-                head.extend_from_slice(&encode_refusal(*refusal));
-                head.extend_from_slice(&slot.to_le_bytes());
-            }
-            Message::Line { client } => named(&mut head, LINE, *client),
-            Message::Leave { client } => named(&mut head, LEAVE, *client),
-            Message::Wake { client } => named(&mut head, WAKE, *client),
-        }
+        self.encode(&mut head);
         if content.len() > SHORT_BYTES {
             head.push(1);
             head.extend_from_slice(&crc32fast::hash(content).to_le_bytes());
@@ -162,26 +217,9 @@ impl Message {
     ///
     /// # Errors
     /// It makes no sense, or what came is not what was sent.
-    pub fn decode(frame: &Frame) -> Result<(Message, &[u8]), Malformed> {
+    pub fn of(frame: &Frame) -> Result<(Message, &[u8]), Malformed> {
         let mut reader = Reader::new(&frame.head);
-        let message = match reader.u8()? {
-            HELLO => Message::Hello { format: reader.u64()? },
-            ASK => Message::Ask(decode_ask(&mut reader)?),
-            ANSWER => Message::Answer {
-                number: reader.varint()?,
-                outcome: OUTCOMES.get(usize::from(reader.u8()?)).ok_or(Malformed("outcome"))?.0,
-                at: Timestamp(reader.u64()?),
-            },
-            REFUSED => Message::Refused {
-                number: reader.varint()?,
-                refusal: decode_refusal(reader.array()?)?,
-                slot: reader.u16()?,
-            },
-            LINE => Message::Line { client: reader.varint()? },
-            LEAVE => Message::Leave { client: reader.varint()? },
-            WAKE => Message::Wake { client: reader.varint()? },
-            _ => return Err(Malformed("message")),
-        };
+        let message = Message::decode(&mut reader)?;
         let content = match reader.u8()? {
             0 => reader.rest(),
             _ if reader.u32()? == crc32fast::hash(&frame.body) => &frame.body[..],
@@ -189,17 +227,6 @@ impl Message {
         };
         Ok((message, content))
     }
-}
-
-fn decode_ask(reader: &mut Reader<'_>) -> Result<Ask, Malformed> {
-    let (number, client) = (reader.varint()?, reader.varint()?);
-    let (procedure, effect) = (ProcedureId(reader.u16()?), decode_effect(reader.u8()?)?);
-    let user = reader.bytes()?.to_vec();
-    let session = match reader.u8()? {
-        0 => None,
-        _ => Some(Session { id: reader.u64()?, sequence: reader.u64()?, owner: owner_of(&user) }),
-    };
-    Ok(Ask { number, client, procedure, effect, user, session })
 }
 
 /// The content of a [`Message::Line`].
@@ -217,41 +244,10 @@ pub fn decode_keys(content: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
     Ok(Args::decode(&mut Reader::new(content))?.map(<[u8]>::to_vec).collect())
 }
 
-fn named(head: &mut Vec<u8>, tag: u8, client: u64) {
-    head.push(tag);
-    put_varint(head, client);
-}
-
-fn decode_effect(byte: u8) -> Result<Effect, Malformed> {
-    let effects =
-        [Effect::Reads, Effect::Writes, Effect::Calls, Effect::Commits, Effect::Tries, Effect::Users];
-    effects.into_iter().find(|effect| *effect as u8 == byte).ok_or(Malformed("effect"))
-}
-
-/// No node has this id.
-const NOBODY: u8 = u8::MAX;
-
-fn encode_refusal(refusal: Refusal) -> [u8; 2] {
-    match refusal {
-        Refusal::NotServing { ask } => [0, ask.map_or(NOBODY, |node| node.0)],
-        Refusal::NoQuorum => [1, NOBODY],
-        Refusal::Busy => [2, NOBODY],
-        Refusal::Unsupported => [3, NOBODY],
-    }
-}
-
-fn decode_refusal([kind, node]: [u8; 2]) -> Result<Refusal, Malformed> {
-    Ok(match kind {
-        0 => Refusal::NotServing { ask: (node != NOBODY).then_some(NodeId(node)) },
-        1 => Refusal::NoQuorum,
-        2 => Refusal::Busy,
-        3 => Refusal::Unsupported,
-        _ => return Err(Malformed("refusal")),
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use highwater_core::wire::testing::{check, described, golden};
+
     use super::*;
 
     fn messages() -> Vec<Message> {
@@ -283,12 +279,25 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_as_they_were_recorded() {
+        let samples = messages().into_iter().map(|message| {
+            let text = format!("{message:?}");
+            let name = text.split([' ', '(', '{']).next().unwrap_or_default().to_string();
+            (name, message.frame(b"content").head.to_vec())
+        });
+        golden(concat!(env!("CARGO_MANIFEST_DIR"), "/golden/forward.txt"), &Message::kinds(), samples);
+        check::<Message>(2000);
+        let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/internals/messages.md");
+        described(document, "message about forwarded requests", &Message::kinds());
+    }
+
+    #[test]
     fn messages_round_trip_with_contents_of_any_length() {
         for message in messages() {
             for len in [0, 1, SHORT_BYTES, SHORT_BYTES + 1, 1 << 20] {
                 let content = vec![len as u8; len];
-                let frame = message.encode(&content);
-                assert_eq!(Message::decode(&frame).unwrap(), (message.clone(), &content[..]));
+                let frame = message.frame(&content);
+                assert_eq!(Message::of(&frame).unwrap(), (message.clone(), &content[..]));
             }
         }
         let keys = vec![b"a".to_vec(), Vec::new(), vec![0; 300]];
@@ -298,15 +307,15 @@ mod tests {
     #[test]
     fn what_is_cut_or_damaged_is_no_message_and_no_panic() {
         for message in messages() {
-            let whole = message.encode(b"");
+            let whole = message.frame(b"");
             for len in 0..whole.head.len() {
                 let frame = Frame { head: whole.head.slice(..len), body: Bytes::new() };
-                assert!(Message::decode(&frame).is_err(), "{message:?} cut to {len}");
+                assert!(Message::of(&frame).is_err(), "{message:?} cut to {len}");
             }
         }
-        let frame = Message::Leave { client: 1 }.encode(&vec![1; SHORT_BYTES + 1]);
+        let frame = Message::Leave { client: 1 }.frame(&vec![1; SHORT_BYTES + 1]);
         let damaged = Frame { body: vec![2; SHORT_BYTES + 1].into(), ..frame };
-        assert_eq!(Message::decode(&damaged), Err(Malformed("checksum")));
+        assert_eq!(Message::of(&damaged), Err(Malformed("checksum")));
     }
 
     #[test]

@@ -104,7 +104,7 @@ struct Asked {
 
 impl Asked {
     fn decode(&self) -> (Ask, &[u8]) {
-        let (message, args) = Message::decode(&self.frame).expect("it was encoded here");
+        let (message, args) = Message::of(&self.frame).expect("it was encoded here");
         let Message::Ask(ask) = message else { unreachable!("nothing else is asked") };
         (ask, args)
     }
@@ -456,7 +456,7 @@ impl Upstream {
     fn send(&mut self, place: Place, ask: Ask, args: &[u8], refused_at: Option<Nanos>) {
         let asking = self.asking.as_mut().expect("it has room");
         let number = asking.first + asking.asked.len() as u64;
-        let frame = Message::Ask(Ask { number, ..ask }).encode(args);
+        let frame = Message::Ask(Ask { number, ..ask }).frame(args);
         let asked = Asked { place, bytes: args.len(), frame: frame.clone(), refused_at };
         asking.asked.push_back(Some(asked));
         asking.bytes += args.len();
@@ -508,7 +508,7 @@ impl Upstream {
     pub fn line(&mut self, client: u64, keys: &[Vec<u8>]) {
         if let Some(asking) = &mut self.asking {
             asking.lined += 1;
-            self.out.push((asking.leader, Message::Line { client }.encode(&encode_keys(keys))));
+            self.out.push((asking.leader, Message::Line { client }.frame(&encode_keys(keys))));
         }
     }
 
@@ -516,7 +516,7 @@ impl Upstream {
     pub fn leave(&mut self, client: u64, serial: u64) {
         if let Some(asking) = self.asking.as_mut().filter(|asking| asking.serial == serial) {
             asking.lined -= 1;
-            self.out.push((asking.leader, Message::Leave { client }.encode(&[])));
+            self.out.push((asking.leader, Message::Leave { client }.frame(&[])));
         }
     }
 

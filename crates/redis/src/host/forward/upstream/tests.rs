@@ -92,7 +92,7 @@ fn what_the_old_leader_answers_counts_and_what_it_refuses_is_asked_of_the_new_on
     assert_eq!(upstream.look(2, OTHER), None, "nothing is left there");
     upstream.look(3, OTHER);
     let asked: Vec<_> =
-        upstream.drain().map(|(node, frame)| (node, Message::decode(&frame).unwrap().1 == b"x")).collect();
+        upstream.drain().map(|(node, frame)| (node, Message::of(&frame).unwrap().1 == b"x")).collect();
     assert_eq!(asked, [(NodeId(2), true), (NodeId(2), true)]);
     assert_eq!(upstream.answered(NodeId(2), 0), Some((1, 1)), "in order");
     assert_eq!(upstream.answered(NodeId(2), 1), Some((2, 2)));
