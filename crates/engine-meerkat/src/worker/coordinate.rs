@@ -218,7 +218,7 @@ impl MeerkatWorker {
 
     /// How far ahead a transaction is proposed at most, after so many attempts, in ticks: half as long as others wait for a coordinator, and twice as
     /// far each time.
-    fn most_lead(&self, attempts: u32) -> u64 {
+    pub(super) fn most_lead(&self, attempts: u32) -> u64 {
         let units = self.pace.units_in(self.context.options().election_timeout);
         (self.context.shared.layout.ticks(units) << attempts.saturating_sub(1).min(6)).max(MOST_AT_HOME)
     }

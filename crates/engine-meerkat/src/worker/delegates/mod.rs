@@ -59,6 +59,12 @@ pub(super) struct Delegates {
 }
 
 impl Delegates {
+    /// The latest stamp that a client holds.
+    #[cfg(test)]
+    pub(super) fn latest_granted(&self) -> Option<Timestamp> {
+        self.granted.last_key_value().map(|(ts, _)| *ts)
+    }
+
     /// How many stamps are granted, and not over.
     pub fn granted(&self) -> usize {
         self.granted.len()
@@ -395,9 +401,11 @@ impl MeerkatWorker {
         if full {
             return Ok(Err(Why::Busy));
         }
-        let ahead = if self.context.shared.strict { self.lead_of_next(now, late) } else { 0 };
+        let usual = if self.context.shared.strict { self.lead.ticks(now, 0) } else { 0 };
+        let ahead = if self.context.shared.strict { self.lead_of_next(now, usual, late) } else { 0 };
         let lead = Ahead { ahead, advanced: self.no_time(), since: now };
-        let ts = self.stamps.next(above, ahead);
+        // What one transaction needs says nothing of the others.
+        let ts = if ahead > usual { self.stamps.ahead(above, ahead) } else { self.stamps.next(above, ahead) };
         self.outcomes.open(ts);
         let before = self.delegates.granted.insert(ts, Grant { client, lead, abandoned: false });
         assert!(before.is_none() && !self.owns.all.contains_key(&ts), "{ts} names one transaction");
@@ -407,9 +415,9 @@ impl MeerkatWorker {
         Ok(Ok(()))
     }
 
-    /// How far ahead of the clock the next stamp is: as far as it takes of late, and this client's attempt before would have had to be.
-    fn lead_of_next(&mut self, now: Nanos, late: Option<Late>) -> u64 {
-        let usual = self.lead.ticks(now, 0);
+    /// How far ahead of the clock the next stamp is: as far as it takes of late (`usual`), and this client's attempt before would have had to be, but
+    /// no more than twice as far as that one was, or as a first attempt may be.
+    fn lead_of_next(&mut self, now: Nanos, usual: u64, late: Option<Late>) -> u64 {
         let me = self.context.coordinator();
         let Some(Late { ts, shown, lead, bytes }) = late else { return usual };
         if self.context.shared.layout.coordinator(ts) != me || lead.since > now || lead.ahead > MOST_AHEAD {
@@ -418,7 +426,8 @@ impl MeerkatWorker {
         // What the client tells is a clock's reading, as in a frame.
         self.context.shared.clock.advance_past(shown);
         let proposed = ((lead.ahead, lead.advanced), lead.since, bytes as usize);
-        self.lead_for(now, ts, proposed, shown).max(usual)
+        let most = self.most_lead(1).max(2 * lead.ahead);
+        self.lead_for(now, ts, proposed, shown).min(most).max(usual)
     }
 
     /// A client gives a stamp back that it used nowhere. One that was proposed here is not believed: it is ended as any other.

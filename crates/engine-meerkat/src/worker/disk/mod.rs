@@ -127,6 +127,11 @@ impl MeerkatWorker {
         }
         let awaits = self.settling.awaits();
         let Some(ts) = awaits.into_iter().chain(self.context.shared.awaited()).max() else { return };
+        // Where votes are withheld until a transaction's time has come, one that was proposed far ahead would put off all that comes after it: nobody could
+        // propose below it any more. Clocks tell each other how late it is, so it is asked for in time.
+        if self.context.shared.strict && ts > self.context.shared.clock.now() {
+            return;
+        }
         let Some(seat) = self.sitting.seat() else { return };
         self.stamps.close_above(ts);
         for (node, _) in seat.members.voters.iter().filter(|(node, _)| *node != self.context.me) {

@@ -60,6 +60,12 @@ impl Timed {
         }
     }
 
+    /// A node's machine stands still; what it takes for time goes on.
+    pub(super) fn sleep(&mut self, node: NodeId, time: Nanos) {
+        self.now += time;
+        self.clocks[usize::from(node.0)].fetch_add(time, Ordering::Relaxed);
+    }
+
     pub(super) fn ask(&mut self, node: NodeId, procedure: ProcedureId, key: &[u8]) -> Token {
         self.asked += 1;
         let (token, now) = (Token(self.asked), self.now);
