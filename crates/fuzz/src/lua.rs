@@ -43,7 +43,11 @@ fn run(command: &str, words: &[&[u8]]) -> Vec<u8> {
 /// Calls of every function that a script can reach, with values at the edges: they answer or fail, the process and the machine go on as
 /// before.
 pub fn calls(bytes: &[u8]) -> bool {
-    vm::limit(Limits { instructions: 3_000_000, memory_bytes: 16 << 20, clock: None });
+    highwater_redis::scripts::budget::limit(Limits {
+        instructions: 3_000_000,
+        memory_bytes: 16 << 20,
+        clock: None,
+    });
     let functions = FUNCTIONS.with_borrow_mut(|functions| {
         if functions.is_empty() {
             *functions = vm::with(|vm| vm.functions()).into_iter().map(String::into_bytes).collect();
@@ -66,7 +70,11 @@ pub fn costly(bytes: &[u8]) -> bool {
     // Our own part is compiled without optimisation in tests.
     let (instructions, memory_mib) = if cfg!(debug_assertions) { (2_000_000, 8) } else { (40_000_000, 64) };
     let clock = Clocks { wall: || monotonic() / 1_000_000, cpu: thread_cpu_ms };
-    vm::limit(Limits { instructions, memory_bytes: memory_mib << 20, clock: Some(clock) });
+    highwater_redis::scripts::budget::limit(Limits {
+        instructions,
+        memory_bytes: memory_mib << 20,
+        clock: Some(clock),
+    });
     let before = thread_cpu_ms();
     let reply = run("eval", &[text.as_bytes(), b"0"]);
     let took_ms = thread_cpu_ms() - before;

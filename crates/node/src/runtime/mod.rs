@@ -456,7 +456,7 @@ impl Node {
             node.spawn(format!("worker-{index}"), move || {
                 pin_to(core);
                 crate::slice::ask_for_short_slices();
-                highwater_redis::scripts::vm::limit(scripts);
+                highwater_redis::scripts::budget::limit(scripts);
                 highwater_redis::modules::limit(procedures);
                 highwater_redis::modules::host(hosted);
                 highwater_redis::modules::compiler::compile_by(compiler);

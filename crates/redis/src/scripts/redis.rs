@@ -7,7 +7,8 @@ use std::rc::Rc;
 use highwater_core::codec::{Reader, put_bytes, put_varint};
 use mlua::{Lua, MultiValue, Table, Value};
 
-use super::raise::{Raise, table as error};
+use highwater_redis_lua::raise::{self, Raise, table as error};
+
 use super::shebang::{BAD_NAME, Flags, is_name};
 use super::vm::{Registered, Run};
 use super::{bridge, sha1, values};
@@ -56,8 +57,8 @@ pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
         redis.raw_set(
             name,
             lua.create_function(move |lua, words: MultiValue| match call(lua, &run, &buffers, &words) {
-                Err(raised) if !raises => match super::raise::raised(&raised) {
-                    Some(Raise::Table(_)) => super::raise::seen(lua, Value::Error(Box::new(raised))),
+                Err(raised) if !raises => match raise::raised(&raised) {
+                    Some(Raise::Table(_)) => raise::seen(lua, Value::Error(Box::new(raised))),
                     _ => Err(raised),
                 },
                 outcome => outcome,
@@ -259,11 +260,11 @@ fn call(lua: &Lua, run: &Run, buffers: &RefCell<Buffers>, words: &MultiValue) ->
             {
                 Ok(Ok(())) => {}
                 Ok(Err(stop)) => {
-                    run.stop.set(Some(stop));
+                    run.stop(stop);
                     return Err(Raise::Over.into());
                 }
                 Err(payload) => {
-                    run.panic.replace(Some(payload));
+                    run.panicked(payload);
                     return Err(Raise::Over.into());
                 }
             }

@@ -3,14 +3,17 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::rc::Rc;
 
 use highwater_core::Abort;
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
 
-use super::budget::{Budget, EVERY, Limits, Spent};
-use super::compile::compile;
-use super::{Failed, bridge, costs, natives, raise, values, watch};
+use highwater_redis_lua::budget::{EVERY, Spent, limits};
+use highwater_redis_lua::compile::load;
+use highwater_redis_lua::{costs, life, natives, watch};
+
+use super::{Failed, bridge, redis, values};
 use crate::keyspace::Stop;
 use crate::reply::{Protocol, Reply};
 
@@ -23,30 +26,42 @@ const MOST_LEFT: usize = 100;
 /// What a run's functions know of it.
 #[derive(Default)]
 pub struct Run {
-    /// Counts runs.
-    pub number: Cell<u64>,
-    /// It has resumed a coroutine.
-    pub coroutines: Cell<bool>,
-    /// Instructions and memory.
-    pub budget: Budget,
+    /// As libraries know it.
+    own: Rc<highwater_redis_lua::run::Run>,
     /// Commands that write are refused.
     pub read_only: Cell<bool>,
     /// How replies of commands come, by `redis.setresp`.
     pub protocol: Cell<Protocol>,
     /// The transaction is over.
-    pub stop: Cell<Option<Stop>>,
+    stop: Cell<Option<Stop>>,
     /// A command panicked.
-    pub panic: RefCell<Option<Box<dyn Any + Send>>>,
-    /// The state of `math.random`, 48 bits.
-    pub chance: Cell<u64>,
-    /// What errors call the script.
-    pub name: RefCell<Vec<u8>>,
-    /// About where the stack was when the run began.
-    pub stack: Cell<usize>,
+    panic: RefCell<Option<Box<dyn Any + Send>>>,
     /// Lines that it has logged.
     pub logged: Cell<u32>,
     /// What the library that is being loaded has registered; `None`: no library is being loaded.
     pub registered: RefCell<Option<Vec<Registered>>>,
+}
+
+impl Deref for Run {
+    type Target = highwater_redis_lua::run::Run;
+
+    fn deref(&self) -> &Self::Target {
+        &self.own
+    }
+}
+
+impl Run {
+    /// The transaction is over: nothing that the script does counts any more.
+    pub fn stop(&self, stop: Stop) {
+        self.stop.set(Some(stop));
+        self.over.set(true);
+    }
+
+    /// A command panicked: the panic goes on where the script was called.
+    pub fn panicked(&self, payload: Box<dyn Any + Send>) {
+        self.panic.replace(Some(payload));
+        self.over.set(true);
+    }
 }
 
 /// A function of a library.
@@ -104,17 +119,6 @@ pub struct Vm {
 
 thread_local! {
     static VM: Cell<Option<Box<Vm>>> = const { Cell::new(None) };
-    static LIMITS: Cell<Option<Limits>> = const { Cell::new(None) };
-}
-
-/// Bounds this thread's scripts from now on.
-pub fn limit(limits: Limits) {
-    LIMITS.set(Some(limits));
-}
-
-/// The bounds of this thread's scripts.
-pub fn limits() -> Limits {
-    LIMITS.get().unwrap_or_default()
 }
 
 /// Uses this thread's machine. One that a panic passes through is thrown away.
@@ -133,6 +137,7 @@ impl Vm {
             StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
         lua.gc_stop();
+        life::watched_by(|| bridge::with(|host| host.goes_on()).is_none_or(|goes_on| goes_on.is_ok()));
         let run = Rc::new(Run::default());
         let mut state = std::ptr::null_mut();
         // SAFETY: it only tells where the machine's own state is, which stays there for as long as the machine.
@@ -141,7 +146,9 @@ impl Vm {
         let look = lua.create_function(move |lua, ()| looking.budget.charge(lua, 0))?;
         costs::guard(&lua, look)?;
         let (environment, real) = (lua.create_table()?, lua.create_table()?);
-        let natives = natives::all(&lua, &run, &environment)?;
+        let natives = natives::all(&lua, &run.own, &environment)?;
+        natives.raw_set("redis", redis::table(&lua, &run)?)?;
+        natives.raw_set("loading", redis::loading(&lua, &run)?)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude").into_function()?;
         let (driver, choose, proxies) =
             prelude.call::<(Function, Function, Vec<Table>)>((&environment, &real, natives))?;
@@ -352,17 +359,9 @@ impl Vm {
         body: impl FnOnce(&Vm) -> mlua::Result<Result<R, Failed>>,
     ) -> Result<Result<R, Failed>, Stop> {
         let run = &*self.run;
-        run.number.set(run.number.get() + 1);
+        run.begin(task.name, task.seed);
         run.read_only.set(task.read_only);
         run.protocol.set(Protocol::Resp2);
-        run.chance.set(task.seed & 0xffff_ffff_ffff);
-        {
-            let mut name = run.name.borrow_mut();
-            name.clear();
-            name.extend_from_slice(task.name);
-        }
-        run.coroutines.set(false);
-        run.stack.set(natives::stack_pointer());
         run.logged.set(0);
         let watched = watch::Watched;
         let outcome = bridge::lend(host, || body(self));
@@ -434,14 +433,4 @@ impl Vm {
         }
         Ok(table)
     }
-}
-
-/// A function of a text, in the environment of scripts.
-pub fn load(lua: &Lua, environment: &Table, code: &[u8], source: &str) -> mlua::Result<Function> {
-    if code.first() == Some(&0x1b) {
-        return Err(raise::text(lua, "precompiled chunks are refused"));
-    }
-    let function = compile(lua, code, source)?;
-    function.set_environment(environment.clone())?;
-    Ok(function)
 }

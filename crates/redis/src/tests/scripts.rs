@@ -4,7 +4,6 @@ use super::clock::{cpu_ms, wall_ms};
 use super::double::{Client, Node, multibulk};
 use crate::keyspace::{FUNCTIONS, SCRIPTS};
 use crate::scripts::budget::{Clocks, Limits};
-use crate::scripts::vm;
 
 fn eval(client: &mut Client, script: &str) -> String {
     ask(client, &["EVAL", script, "0"])
@@ -16,7 +15,7 @@ fn ask(client: &mut Client, words: &[&str]) -> String {
 }
 
 fn bounded(instructions: u64, mib: usize) -> Client {
-    vm::limit(Limits { instructions, memory_bytes: mib << 20, clock: None });
+    crate::scripts::budget::limit(Limits { instructions, memory_bytes: mib << 20, clock: None });
     Node::new().client()
 }
 
@@ -72,7 +71,7 @@ fn slow() -> u64 {
 
 #[test]
 fn what_no_count_sees_ends_by_the_clock() {
-    vm::limit(Limits {
+    crate::scripts::budget::limit(Limits {
         instructions: 0,
         memory_bytes: 16 << 20,
         clock: Some(Clocks { wall: slow, cpu: slow }),
@@ -401,7 +400,7 @@ fn what_takes_long_in_c_is_counted() {
 #[test]
 fn what_nobody_stands_in_front_of_ends_by_the_alarm() {
     let clock = Clocks { wall: wall_ms, cpu: cpu_ms };
-    vm::limit(Limits { instructions: 0, memory_bytes: 64 << 20, clock: Some(clock) });
+    crate::scripts::budget::limit(Limits { instructions: 0, memory_bytes: 64 << 20, clock: Some(clock) });
     let mut client = Node::new().client();
     for script in [
         "local a, b = string.rep('\\0', 2e7), string.rep('\\0', 2e7) .. 'a' while true do local c = a < b end",
@@ -501,7 +500,7 @@ fn a_large_run_s_memory_is_bounded_as_before() {
 #[test]
 fn one_call_takes_no_longer_than_a_run() {
     let clock = Clocks { wall: wall_ms, cpu: cpu_ms };
-    vm::limit(Limits { clock: Some(clock), ..Limits::default() });
+    crate::scripts::budget::limit(Limits { clock: Some(clock), ..Limits::default() });
     let mut client = Node::new().client();
     let blanks = "local s = string.rep(' ', 2e7) .. '1' local t = {} for i = 1, 7000 do t[i] = s end ";
     let zeros = "local s = string.rep('\\0', 1e6) local t = {} for i = 1, 1000 do t[i] = s end ";
@@ -602,7 +601,11 @@ fn foreach_does_what_it_did() {
 #[test]
 fn what_takes_long_to_compile_is_refused() {
     let clock = Clocks { wall: wall_ms, cpu: cpu_ms };
-    vm::limit(Limits { instructions: 10_000_000, clock: Some(clock), ..Limits::default() });
+    crate::scripts::budget::limit(Limits {
+        instructions: 10_000_000,
+        clock: Some(clock),
+        ..Limits::default()
+    });
     let mut client = Node::new().client();
     let texts = [
         format!("local x return {}x", "x and ".repeat(170_000)),
@@ -717,7 +720,7 @@ fn arguments_that_meet_in_one_chain_are_bounded_by_time() {
     let slower = Clocks { wall: || slow() * 1000, cpu: || slow() * 1000 };
     let mut client = bounded(0, 16);
     assert_eq!(eval(&mut client, "return 1"), ":1\r\n", "it is compiled");
-    vm::limit(Limits { instructions: 0, memory_bytes: 16 << 20, clock: Some(slower) });
+    crate::scripts::budget::limit(Limits { instructions: 0, memory_bytes: 16 << 20, clock: Some(slower) });
     let words: Vec<String> = (0..20_000).map(|n| n.to_string()).collect();
     let words: Vec<&str> =
         ["EVAL", "return 1", "0"].into_iter().chain(words.iter().map(String::as_str)).collect();

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use mlua::{Lua, MultiValue, Table};
 
-use super::raise::bad_argument;
-use super::vm::Run;
+use crate::raise::bad_argument;
+use crate::run::Run;
 
 pub fn table(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Table> {
     let bit = lua.create_table()?;

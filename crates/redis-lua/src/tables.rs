@@ -5,15 +5,15 @@
 //! with no instruction in between, at which a run could be ended.
 //!
 //! # Safety
-//! Each of them is called by [`costs`](super::costs) in the place of Lua's function of that name, with the state that executes, on which the
+//! Each of them is called by [`costs`](crate::costs) in the place of Lua's function of that name, with the state that executes, on which the
 //! arguments are, and with the function that looks at the bounds among its upvalues. An error passes through them: nothing here has to be dropped.
 
 use std::mem::MaybeUninit;
 
 use mlua::ffi::{self, lua_State};
 
-use super::costs::look;
-use super::watch::{self, owe};
+use crate::costs::look;
+use crate::watch::{self, owe};
 
 /// Texts of up to so many bytes are put together on the stack.
 const SHORT: usize = 1024;

@@ -9,10 +9,9 @@ use std::cell::Cell;
 
 use mlua::{Lua, MultiValue, Table, Value, ffi};
 
-use super::bridge;
-use super::crowds::Crowds;
-use super::raise::Raise;
-use super::watch;
+use crate::crowds::Crowds;
+use crate::raise::Raise;
+use crate::{life, watch};
 
 /// Instructions between two looks.
 pub const EVERY: u32 = 500;
@@ -55,6 +54,20 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits { instructions: 40_000_000, memory_bytes: 64 << 20, clock: None }
     }
+}
+
+thread_local! {
+    static LIMITS: Cell<Option<Limits>> = const { Cell::new(None) };
+}
+
+/// Bounds this thread's scripts from now on.
+pub fn limit(limits: Limits) {
+    LIMITS.set(Some(limits));
+}
+
+/// The bounds of this thread's scripts.
+pub fn limits() -> Limits {
+    LIMITS.get().unwrap_or_default()
 }
 
 /// Why a run is over, whatever its script thinks.
@@ -259,7 +272,7 @@ impl Budget {
             self.spent.set(Some(Spent::Time));
         }
         // What is bounded may show that it goes on: else a script of some seconds would cost the lead.
-        if due && bridge::with(|host| host.goes_on()).is_some_and(|goes_on| goes_on.is_err()) {
+        if due && !life::goes_on() {
             self.spent.set(Some(Spent::Asked));
         }
         if self.spent.get().is_some() { Err(Raise::Over.into()) } else { Ok(()) }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::R
 
 use mlua::ffi;
 
-use super::budget::{EVERY, PATIENCE_MS};
+use crate::budget::{EVERY, PATIENCE_MS};
 
 /// Rings of the alarm are so many ms of CPU time apart.
 const RING_MS: u64 = 100;

@@ -4,18 +4,16 @@ use std::rc::Rc;
 
 use mlua::{Function, Lua, MultiValue, Table, Value, ffi};
 
-use super::budget::EVERY;
-use super::raise::{self, Raise, bad_argument, text};
-use super::vm::{Run, load};
-use super::watch;
-use super::{MAX_SCRIPT_BYTES, bits, cjson, msgpack, packs, redis, strings};
+use crate::budget::EVERY;
+use crate::compile::load;
+use crate::raise::{self, Raise, bad_argument, text};
+use crate::run::Run;
+use crate::watch;
+use crate::{MAX_SCRIPT_BYTES, bits, cjson, msgpack, packs, strings};
 
 /// Most of the stack that a script may have taken when it resumes a coroutine. Each may take the 200 nested calls of C that Lua allows,
 /// about as much again.
 const MAX_STACK_BYTES: usize = 400 << 10;
-
-/// The same for what nests in our own code, at the end of which is no script.
-const MAX_OWN_STACK_BYTES: usize = 1200 << 10;
 
 /// A byte that is parsed costs as much as so many that are looked at.
 const PARSING_COSTS: usize = 32;
@@ -31,20 +29,12 @@ const COROUTINE_INSTRUCTIONS: u64 = EVERY as u64;
 /// What an error costs that is caught, in instructions.
 const CAUGHT_INSTRUCTIONS: u64 = 100;
 
-/// About where the stack is.
-pub fn stack_pointer() -> usize {
-    let here = 0u8;
-    std::ptr::from_ref(std::hint::black_box(&here)).addr()
-}
-
-/// All of them, by name, for the prelude.
+/// All of them that need no transaction, by name, for the prelude.
 pub fn all(lua: &Lua, run: &Rc<Run>, environment: &Table) -> mlua::Result<Table> {
     let natives = lua.create_table()?;
     errors(lua, run, &natives)?;
     basics(lua, run, environment, &natives)?;
     strings::add(lua, run, &natives)?;
-    natives.raw_set("redis", redis::table(lua, run)?)?;
-    natives.raw_set("loading", redis::loading(lua, run)?)?;
     natives.raw_set("cjson", cjson::table(lua, run)?)?;
     natives.raw_set("cmsgpack", msgpack::table(lua, run)?)?;
     natives.raw_set("struct", packs::table(lua, run)?)?;
@@ -326,21 +316,5 @@ fn random(lua: &Lua, run: &Run, args: MultiValue) -> mlua::Result<f64> {
         1 => within(1.0, bound(0)?, 1),
         2 => within(bound(0)?, bound(1)?, 2),
         _ => Err(text(lua, "wrong number of arguments")),
-    }
-}
-
-impl Run {
-    fn stack_used(&self) -> usize {
-        self.stack.get().abs_diff(stack_pointer())
-    }
-
-    /// Whether our own code should not nest any deeper. Threads have 2 MiB of stack.
-    pub fn is_deep(&self) -> bool {
-        self.stack_used() > MAX_OWN_STACK_BYTES
-    }
-
-    /// Nothing that a script does counts any more.
-    pub fn is_over(&self) -> bool {
-        self.budget.spent().is_some() || self.stop.get().is_some() || self.panic.borrow().is_some()
     }
 }

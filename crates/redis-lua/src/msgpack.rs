@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use mlua::{Lua, MultiValue, Table, Value};
 
-use super::raise::{bad_argument, text};
-use super::vm::Run;
+use crate::raise::{bad_argument, text};
+use crate::run::Run;
 
 /// Tables that are nested deeper are packed as nil.
 const MOST_PACKED_DEPTH: u32 = 16;
@@ -84,7 +84,7 @@ fn pack(lua: &Lua, run: &Run, value: &Value, depth: u32, out: &mut Vec<u8>) -> m
         }
         _ => out.push(0xc0),
     }
-    if out.len() > super::vm::limits().memory_bytes {
+    if out.len() > crate::budget::limits().memory_bytes {
         return Err(mlua::Error::MemoryError("not enough memory".into()));
     }
     Ok(())

@@ -1,12 +1,12 @@
-//! `string.find`, `match`, `gmatch`, `gsub` and `rep`, by [`patterns`](super::patterns).
+//! `string.find`, `match`, `gmatch`, `gsub` and `rep`, by [`patterns`](crate::patterns).
 
 use std::rc::Rc;
 
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 
-use super::patterns::{Capture, Ended, Matcher};
-use super::raise::{Raise, bad_argument, text};
-use super::vm::Run;
+use crate::patterns::{Capture, Ended, Matcher};
+use crate::raise::{Raise, bad_argument, text};
+use crate::run::Run;
 
 const UNFINISHED: &str = "unfinished capture";
 /// The cost of a search beside its steps, in instructions: it asks for memory, and its results become values.
@@ -64,7 +64,7 @@ pub fn add(lua: &Lua, run: &Rc<Run>, natives: &Table) -> mlua::Result<()> {
             let bytes = text.as_bytes();
             let count = if count > 0.0 && !bytes.is_empty() { count as usize } else { 0 };
             // What is too long is not tried: its bytes are nowhere counted until Lua has them.
-            let most = super::vm::limits().memory_bytes;
+            let most = crate::budget::limits().memory_bytes;
             if bytes.len().saturating_mul(count) > most {
                 return Err(mlua::Error::MemoryError("not enough memory".into()));
             }
@@ -288,7 +288,7 @@ struct Bounded(Vec<u8>);
 
 impl Bounded {
     fn push(&mut self, bytes: &[u8]) -> mlua::Result<()> {
-        if self.0.len() + bytes.len() > super::vm::limits().memory_bytes {
+        if self.0.len() + bytes.len() > crate::budget::limits().memory_bytes {
             return Err(mlua::Error::MemoryError("not enough memory".into()));
         }
         self.0.extend_from_slice(bytes);

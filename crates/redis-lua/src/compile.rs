@@ -4,15 +4,15 @@
 //! every function around it; and its tables of strings and constants hash without a secret, so that names can be made to meet in one chain.
 //! A text of 1 MiB can keep it busy for minutes, and no hook comes meanwhile. But it asks for its text piece by piece: before each piece the
 //! clock is looked at, and once it has taken too long the text is over. What one piece of so few words can cost is some tens of ms: the compiler's
-//! tables are looked at as they grow, as those of scripts are ([`crowds`](super::crowds)).
+//! tables are looked at as they grow, as those of scripts are ([`crowds`](crate::crowds)).
 
 use std::ffi::{CString, c_char, c_void};
 
 use mlua::ffi::{self, lua_State};
-use mlua::{Function, Lua, Value};
+use mlua::{Function, Lua, Table, Value};
 
-use super::crowds::Crowds;
-use super::{bridge, vm, watch};
+use crate::crowds::Crowds;
+use crate::{budget, life, raise, watch};
 
 /// So much CPU time a text may take: several times what a MiB of ordinary code does.
 const MOST_MS: u64 = 500;
@@ -33,7 +33,7 @@ impl Reading<'_> {
         self.over = self.over
             || watch::expired()
             || self.clock.is_some_and(|(clock, until)| clock() > until)
-            || bridge::with(|host| host.goes_on()).is_some_and(|goes_on| goes_on.is_err());
+            || !life::goes_on();
         self.over
     }
 
@@ -42,13 +42,26 @@ impl Reading<'_> {
     }
 }
 
+/// A function of a text, in this environment. The form that a compiler leaves is refused: nothing checks it.
+///
+/// # Errors
+/// Those of [`compile`].
+pub fn load(lua: &Lua, environment: &Table, code: &[u8], source: &str) -> mlua::Result<Function> {
+    if code.first() == Some(&0x1b) {
+        return Err(raise::text(lua, "precompiled chunks are refused"));
+    }
+    let function = compile(lua, code, source)?;
+    function.set_environment(environment.clone())?;
+    Ok(function)
+}
+
 /// Compiles a text; `name` is how errors call it, with the mark that Lua wants in front.
 ///
 /// # Errors
 /// A `SyntaxError`, also of a text that takes too long; a `MemoryError`.
 pub fn compile(lua: &Lua, text: &[u8], name: &str) -> mlua::Result<Function> {
     let named = CString::new(name.split('\0').next().unwrap_or_default()).expect("it has no zero");
-    let clock = vm::limits().clock.map(|clocks| (clocks.cpu, (clocks.cpu)() + MOST_MS));
+    let clock = budget::limits().clock.map(|clocks| (clocks.cpu, (clocks.cpu)() + MOST_MS));
     let mut reading = Reading { text, at: 0, clock, over: false };
     let data = (&raw mut reading).cast::<c_void>();
     let crowds = Crowds::default();
@@ -96,9 +109,8 @@ unsafe extern "C-unwind" fn read(_: *mut lua_State, data: *mut c_void, size: *mu
 
 #[cfg(test)]
 mod tests {
-    use super::super::budget::{Clocks, Limits};
     use super::*;
-    use crate::tests::clock::cpu_ms;
+    use crate::budget::{Clocks, Limits};
 
     const MIB: usize = 1 << 20;
 
@@ -106,9 +118,20 @@ mod tests {
         format!("{before}{}{after}", piece.repeat((MIB - before.len() - after.len()) / piece.len()))
     }
 
+    /// CPU time of this thread, in ms.
+    fn cpu_ms() -> u64 {
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the kernel writes the time there.
+        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
+        now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+    }
+
     /// Why a text is refused, if it is, and the CPU time that this took in ms.
     fn refused(text: &str) -> (Option<String>, u64) {
-        vm::limit(Limits { clock: Some(Clocks { wall: cpu_ms, cpu: cpu_ms }), ..Limits::default() });
+        crate::budget::limit(Limits {
+            clock: Some(Clocks { wall: cpu_ms, cpu: cpu_ms }),
+            ..Limits::default()
+        });
         let (lua, began) = (Lua::new(), cpu_ms());
         (compile(&lua, text.as_bytes(), "@text").err().map(|error| error.to_string()), cpu_ms() - began)
     }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use mlua::{LightUserData, Lua, MultiValue, Table, Value};
 
-use super::raise::{bad_argument, text, type_name};
-use super::vm::Run;
+use crate::raise::{bad_argument, text, type_name};
+use crate::run::Run;
 
 /// What `encode_max_depth` and `decode_max_depth` can be set to: as deep as our stack allows.
 const MOST_DEPTH: u32 = 1000;
@@ -248,7 +248,7 @@ impl Encoder<'_> {
             Value::Table(table) => return self.table(table, depth + 1, out),
             other => return Err(self.refuse(other, "type not supported")),
         }
-        if out.len() > super::vm::limits().memory_bytes {
+        if out.len() > crate::budget::limits().memory_bytes {
             return Err(mlua::Error::MemoryError("not enough memory".into()));
         }
         Ok(())

@@ -8,8 +8,8 @@ use std::ffi::CStr;
 use mlua::ffi::{self, lua_CFunction, lua_State};
 use mlua::{Function, Lua};
 
-use super::tables;
-use super::watch::{self, owe};
+use crate::tables;
+use crate::watch::{self, owe};
 
 /// Most that C takes on Lua's stack for one function.
 const MOST_RESULTS: i64 = 8_000;
@@ -189,7 +189,7 @@ unsafe fn dump(_: *mut lua_State) -> Result<u64, &'static CStr> {
 
 /// Elements that a table can have: as many as a run's memory has room for.
 fn most_elements() -> u64 {
-    (super::vm::limits().memory_bytes / ELEMENT_BYTES) as u64
+    (crate::budget::limits().memory_bytes / ELEMENT_BYTES) as u64
 }
 
 unsafe fn elements(state: *mut lua_State) -> Result<u64, &'static CStr> {

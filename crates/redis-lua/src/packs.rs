@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 
-use super::raise::{bad_argument, text};
-use super::vm::Run;
+use crate::raise::{bad_argument, text};
+use crate::run::Run;
 
 /// Longest integer, in bytes.
 const MAX_INTEGER_BYTES: usize = 32;
@@ -151,7 +151,7 @@ fn string(lua: &Lua, args: &MultiValue, at: usize, name: &str) -> mlua::Result<L
 fn pack(lua: &Lua, args: &MultiValue, format: &LuaString) -> mlua::Result<Vec<u8>> {
     let format = format.as_bytes();
     let (mut items, mut out, mut arg) = (Format::new(lua, "pack", &format), Vec::new(), 1);
-    let most = super::vm::limits().memory_bytes;
+    let most = crate::budget::limits().memory_bytes;
     let number = |arg: usize| -> mlua::Result<f64> {
         let number = args.get(arg).cloned().map(|value| lua.coerce_number(value)).transpose()?.flatten();
         number

@@ -7,7 +7,7 @@
 //!          11000011 | length packed | length whole: the text is packed by LZF (Redis writes this, we do not)
 //! ```
 
-use super::{Failed, MAX_KEPT_BYTES, MAX_SCRIPT_BYTES};
+use crate::{Failed, MAX_KEPT_BYTES, MAX_SCRIPT_BYTES};
 
 const LIBRARY: u8 = 245;
 const VERSION: u16 = 10;

@@ -1,0 +1,17 @@
+//! Shows whoever watches a thread that what it does goes on, and hears whether it should.
+
+use std::cell::Cell;
+
+thread_local! {
+    static WATCHER: Cell<Option<fn() -> bool>> = const { Cell::new(None) };
+}
+
+/// From now on this is called where something goes on for long on this thread; it says whether that may.
+pub fn watched_by(watcher: fn() -> bool) {
+    WATCHER.set(Some(watcher));
+}
+
+/// What goes on goes on; whether it may. Where nobody watches, it may.
+pub(crate) fn goes_on() -> bool {
+    WATCHER.get().is_none_or(|watcher| watcher())
+}
