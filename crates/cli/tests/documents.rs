@@ -181,7 +181,7 @@ fn quoted_settings_are_the_defaults() {
         ("docs/configuration.md", "up to `batch_delay_us` ({})", default("batch_delay_us")),
         ("docs/configuration.md", "half of `max_entry_bytes` ({})", default("max_entry_bytes")),
         ("docs/configuration.md", "At most `pipeline_entries` ({})", default("pipeline_entries")),
-        ("docs/clients.md", "`limits.snapshot_age_us` ({} ms)", default("snapshot_age_us") / 1000),
+        ("docs/clients.md", "`engines.rolis.snapshot_age_us` ({} ms)", default("snapshot_age_us") / 1000),
     ];
     for (document, sentence, value) in quotes {
         let expected = sentence.replace("{}", &value.to_string());

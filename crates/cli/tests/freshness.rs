@@ -15,7 +15,7 @@ use processes::{Client, Cluster, PATIENCE};
 /// A read with a bound ends within a few election timeouts, whatever happens; machines in tests are slow.
 const BOUNDED: Duration = Duration::from_secs(10);
 
-/// How old a snapshot is that is shown again: `limits.snapshot_age_us`.
+/// How old a snapshot is that is shown again: `engines.rolis.snapshot_age_us`.
 const SNAPSHOT_AGE: Duration = Duration::from_millis(10);
 
 /// Sends words that are separated by spaces; the first line of the reply, or the bulk in it.

@@ -17,7 +17,7 @@
 //! | `marks`, `watermark` | what positions mean, for the host, too; what is safe |
 //! | `strawman` | all workers into one stream: the same policy with another `feed`, the `funnel`; workers without a stream |
 //! | `disk` | `remains`: a disk read without a replica |
-//! | `context` | what all parts of a worker may use |
+//! | `context`, `settings` | what all parts of a worker may use; what an operator may set |
 //! | `hooks`, `planted` | where a simulator steps in, and what planted bugs change; which bugs those are |
 //! | `facts`, `rules` | what a replica tells an observer of all nodes, and what all replicas must keep together |
 //!
@@ -60,6 +60,7 @@ pub mod planted;
 mod policy;
 mod reads;
 mod rules;
+pub mod settings;
 mod strawman;
 #[cfg(test)]
 mod tests;
@@ -91,11 +92,11 @@ use highwater_seam::engine::{Abilities, Engine};
 use highwater_seam::memory::Account;
 use highwater_seam::observer::Rules;
 use highwater_seam::options::Options;
+use highwater_seam::settings::Setting;
 use highwater_seam::{Counters, Replica, Status, Worker};
 use lead::feed::{Feed, Own};
 use marks::{Figures, Marks};
 use policy::RolisPolicy;
-use reads::bounded::PATIENCE;
 use rules::RolisRules;
 use strawman::feed::IntoFunnel;
 use strawman::funnel::{Entrance, Funnel, FunnelWorker};
@@ -112,6 +113,7 @@ impl Builds for Rolis {
 
 impl Engine for Rolis {
     const ABILITIES: Abilities = abilities::ABILITIES;
+    const SETTINGS: &'static [Setting] = settings::ALL;
     const SITES: &'static [Site] = hooks::SITES;
     #[cfg(feature = "planted")]
     const BUGS: &'static [&'static [&'static Bug]] = &[
@@ -167,6 +169,7 @@ impl Engine for Strawman {
     /// what is read it keeps without doing anything for it: only its leader reads, in transactions.
     const ABILITIES: Abilities =
         Abilities { snapshots: false, interruptible: false, durable: false, ..Rolis::ABILITIES };
+    const SETTINGS: &'static [Setting] = Rolis::SETTINGS;
     const SITES: &'static [Site] = Rolis::SITES;
     #[cfg(feature = "planted")]
     const BUGS: &'static [&'static [&'static Bug]] = Rolis::BUGS;
@@ -252,7 +255,6 @@ pub fn parts(
     account: Account,
     figures: Figures,
 ) -> (Arc<Shared>, Arc<Marks>) {
-    let patience = PATIENCE * options.election_timeout;
-    let marks = Arc::new(Marks::new(options.workers.into(), clock.clone(), patience, figures));
+    let marks = Arc::new(Marks::new(&options, clock.clone(), figures));
     (Arc::new(Shared::new(options, clock, account, marks.clone())), marks)
 }

@@ -8,12 +8,14 @@ use highwater_core::sync::Ordering;
 use highwater_core::{Clock, EntryIndex, Epoch, Timestamp};
 use highwater_log_host::progress::Progress;
 use highwater_log_host::shared::Shared;
-use highwater_seam::{Figure, Nanos};
+use highwater_seam::{Figure, Nanos, Options};
 use highwater_store::Store;
 
 use crate::hooks;
+use crate::reads::bounded::PATIENCE;
 use crate::reads::proven::Proven;
 use crate::reads::snapshots::{Offer, Rounds};
+use crate::settings::SNAPSHOT_AGE_US;
 use crate::watermark::Watermark;
 
 /// Figures of the strawman; none otherwise.
@@ -30,15 +32,24 @@ pub struct Marks {
     clock: Arc<Clock>,
     /// A search is given up after so long.
     patience: Nanos,
+    /// See [`SNAPSHOT_AGE_US`].
+    snapshot_age: Nanos,
     /// The strawman's own figures.
     figures: Figures,
 }
 
 impl Marks {
-    /// Those of a fresh replica. `patience`: how long it is looked for how fresh a follower is.
-    pub fn new(streams: usize, clock: Arc<Clock>, patience: Nanos, figures: Figures) -> Marks {
-        let (rounds, proven) = (Rounds::default(), Proven::default());
-        Marks { watermark: Watermark::new(streams), rounds, proven, clock, patience, figures }
+    /// Those of a fresh replica with a stream for each worker.
+    pub fn new(options: &Options, clock: Arc<Clock>, figures: Figures) -> Marks {
+        Marks {
+            watermark: Watermark::new(options.workers.into()),
+            rounds: Rounds::default(),
+            proven: Proven::default(),
+            clock,
+            patience: PATIENCE * options.election_timeout,
+            snapshot_age: options.own.get(&SNAPSHOT_AGE_US) * 1000,
+            figures,
+        }
     }
 
     /// Whether this replica's store is one that followers' snapshots can be taken of: it belongs to a cluster, is
@@ -64,7 +75,7 @@ impl Marks {
         least: Timestamp,
         store: &Arc<Store>,
     ) -> Offer {
-        let times = (now, since, shared.options.snapshot_age);
+        let times = (now, since, self.snapshot_age);
         self.rounds.offer(times, least, store, &self.watermark, || self.has_snapshots(shared))
     }
 }

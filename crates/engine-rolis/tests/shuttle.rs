@@ -187,7 +187,7 @@ fn a_snapshot_shows_the_state_at_its_timestamp() {
     plant();
     let test = || {
         let mut options = Options::new(NodeId(0), 3, 2, Incarnation(1));
-        options.snapshot_age = 0;
+        options.own.set("snapshot_age_us", 0);
         let account = highwater_seam::memory::Account::new(&options, 2);
         let (shared, marks) =
             highwater_engine_rolis::parts(options, Arc::new(Clock::counter()), account, Box::new(Vec::new));

@@ -14,6 +14,7 @@ use highwater_kit::code::{Builds, Code};
 use highwater_seam::engine::{Abilities, Engine};
 use highwater_seam::observer::Rules;
 use highwater_seam::options::Options;
+use highwater_seam::settings::Setting;
 use highwater_seam::{Replica, Status};
 
 macro_rules! engines {
@@ -54,6 +55,11 @@ macro_rules! engines {
             /// See [`Engine::ABILITIES`].
             pub fn abilities(self) -> Abilities {
                 of_engine!(self; $($kind $feature $engine),*; ABILITIES)
+            }
+
+            /// See [`Engine::SETTINGS`].
+            pub fn settings(self) -> &'static [Setting] {
+                of_engine!(self; $($kind $feature $engine),*; SETTINGS)
             }
 
             /// See [`Engine::SITES`].
@@ -115,6 +121,7 @@ macro_rules! engines {
         /// If `options` are not [valid](Options::validate), or this build does not have the engine.
         pub fn build(kind: EngineKind, options: Options, code: &dyn Code, clock: Arc<Clock>) -> Replica {
             options.validate().expect("the host validates the options");
+            options.own.check(kind.settings()).expect("the host validates the engine's own settings");
             of_engine!(kind; $($kind $feature $engine),*; build(options, code, clock))
         }
     };

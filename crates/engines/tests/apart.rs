@@ -12,6 +12,7 @@ use highwater_core::{
     Abort, Clock, Incarnation, IndexKind, KeyKind, Library, NodeId, Outcome, Procedure, ProcedureId,
     Registry, TableId, TableSpec, Transaction,
 };
+use highwater_engine_rolis::settings::LONG_REQUEST_BYTES;
 use highwater_engines::EngineKind;
 use highwater_seam::{ControlOutbox, Options, Outbox, Request, Token, Worker};
 
@@ -115,7 +116,7 @@ fn nobody_waits_for_who_executes_something_long() {
     let mut options = Options::new(NodeId(0), 1, 2, Incarnation(1));
     // What executes for sixteen timeouts counts as stuck.
     (options.heartbeat, options.election_timeout) = (10_000_000, 200_000_000);
-    let long = vec![7; options.long_request_bytes];
+    let long = vec![7; options.own.get(&LONG_REQUEST_BYTES) as usize];
     let replica = highwater_engines::build(EngineKind::Rolis, options, &Notes, Arc::new(Clock::counter()));
     let start = Instant::now();
     let (ended, answered) = (AtomicBool::new(false), AtomicBool::new(false));

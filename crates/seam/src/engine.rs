@@ -7,6 +7,7 @@ use highwater_core::hooks::Site;
 use highwater_core::planted::Bug;
 
 use crate::observer::{NoRules, Rules};
+use crate::settings::Setting;
 use crate::{Refusal, Request, Service, Status};
 
 /// An engine behind the seam, under one name: what it can do, and what its replicas' words mean.
@@ -16,6 +17,10 @@ use crate::{Refusal, Request, Service, Status};
 pub trait Engine {
     /// What it can do.
     const ABILITIES: Abilities;
+
+    /// Its own settings; those that engines share are in [`Options`](crate::Options).
+    const SETTINGS: &'static [Setting] = &[];
+
     /// The rare choices that its replicas may get to: its own, and those of the parts that it uses. A simulator's plans draw them in
     /// this order.
     const SITES: &'static [Site] = highwater_store::hooks::SITES;

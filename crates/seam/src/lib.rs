@@ -33,6 +33,7 @@ pub mod padded;
 pub mod planted;
 mod replica;
 mod request;
+pub mod settings;
 mod shares;
 mod status;
 

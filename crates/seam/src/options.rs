@@ -9,6 +9,7 @@ use highwater_core::limits::{
 use highwater_core::log::{CLAIM_BYTES, ENTRY_HEADER_BYTES};
 use highwater_core::{Durability, Incarnation, Level, Levels, Nanos, NodeId, planted};
 
+use crate::settings::Own;
 use crate::shares::Shares;
 
 /// Least that a transaction may be limited to.
@@ -69,11 +70,8 @@ pub struct Options {
     pub memory_bytes: u64,
     /// Attempts of one transaction before its client is told of the conflict.
     pub max_attempts: u32,
-    /// A request with so many bytes of arguments is executed apart: when its worker has nothing undecided, so that the others need
-    /// not wait for it. So a worker executes one such request in a round trip.
-    pub long_request_bytes: usize,
-    /// A snapshot serves reads on a follower until it is this old; then a new one is taken.
-    pub snapshot_age: Nanos,
+    /// The engine's own.
+    pub own: Own,
 }
 
 impl Options {
@@ -105,8 +103,7 @@ impl Options {
             levels: Levels::default(),
             memory_bytes: u64::MAX,
             max_attempts: 100,
-            long_request_bytes: 1 << 20,
-            snapshot_age: 10_000_000,
+            own: Own::default(),
         }
     }
 
@@ -217,7 +214,6 @@ impl Options {
             (1_000_000..=10_000_000_000).contains(&self.disk_window),
             "the window of disks must be 1 ms to 10 s",
         )?;
-        check(self.snapshot_age <= 60_000_000_000, "snapshot age must be at most one minute")?;
         self.shares().map(drop)
     }
 }

@@ -15,7 +15,7 @@ fn followers(lists: &Lists) -> Vec<NodeId> {
 /// Snapshots are used for so long that a node may lead and follow again meanwhile.
 fn patient(options: &mut Options) {
     small(options);
-    options.snapshot_age = 300 * MS;
+    options.own.set("snapshot_age_us", 300_000);
 }
 
 /// Every replica is asked for lists and for the sum of all balances, all the time. The lists that snapshots show fit into

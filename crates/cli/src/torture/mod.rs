@@ -267,13 +267,16 @@ fn use_directory(directory: &Path) -> Result<()> {
 fn snapshot_ages(replicas: u8, rng: &mut Rng) -> Vec<Vec<(String, String)>> {
     let (keeps, age) = (rng.below(3) as u8, SNAPSHOT_AGES_US[rng.below(2) as usize]);
     let age = |node: u8| if node % 3 == keeps { age } else { 0 };
-    (0..replicas).map(|node| vec![("limits.snapshot_age_us".to_string(), age(node).to_string())]).collect()
+    (0..replicas)
+        .map(|node| vec![("engines.rolis.snapshot_age_us".to_string(), age(node).to_string())])
+        .collect()
 }
 
 /// How old a snapshot may be where nothing is written any more: after so long it shows the present.
 fn oldest_snapshot(args: &TortureArgs) -> Result<Duration> {
     let config = Config::load(None, [], &without_locks(&args.set)).map_err(Failure::usage)?;
-    let ages = SNAPSHOT_AGES_US.into_iter().chain([config.limits.snapshot_age_us]);
+    let set = config.engines.get("rolis").and_then(|own| own.get("snapshot_age_us").copied());
+    let ages = SNAPSHOT_AGES_US.into_iter().chain(set);
     Ok(Duration::from_micros(ages.max().expect("there are some")))
 }
 

@@ -16,6 +16,7 @@ use crate::lead::confirming::Confirming;
 use crate::lead::feed::Feed;
 use crate::lead::pending::Pending;
 use crate::lead::seal::Sealer;
+use crate::settings::LONG_REQUEST_BYTES;
 use highwater_log_host::messages::Report;
 
 /// Runs procedures.
@@ -27,6 +28,8 @@ pub struct Executor {
     grant: Grant,
     /// A long request waits until it can be executed apart; until then at most.
     apart_by: Option<Nanos>,
+    /// See [`LONG_REQUEST_BYTES`].
+    long_request_bytes: usize,
     /// The controller knows that the clock stands.
     clock_told: bool,
     reply: Vec<u8>,
@@ -63,16 +66,17 @@ pub struct Path<'a, F> {
 impl Executor {
     /// The executor of worker `context`. `registry`: its procedures, as a leader runs them.
     pub fn new(context: &Context, registry: Registry<Occ>) -> Executor {
-        let (id, seed) = (context.id.0, context.options().seed);
+        let (id, options) = (context.id.0, context.options());
         Executor {
             registry,
             retries: Retries::default(),
             grant: Grant::of(id as usize),
             apart_by: None,
+            long_request_bytes: options.own.get(&LONG_REQUEST_BYTES) as usize,
             clock_told: false,
             reply: Vec::new(),
             turn_began: 0,
-            random: (seed ^ (u64::from(id) + 1).wrapping_mul(0xd129_0f8a_21b7_4a05)) | 1,
+            random: (options.seed ^ (u64::from(id) + 1).wrapping_mul(0xd129_0f8a_21b7_4a05)) | 1,
         }
     }
 
@@ -144,8 +148,7 @@ impl Executor {
         context: &Context,
         is_apart: impl FnOnce() -> bool,
     ) -> bool {
-        let options = context.options();
-        if args.len() < options.long_request_bytes || options.workers == 1 {
+        if args.len() < self.long_request_bytes || context.options().workers == 1 {
             return false;
         }
         // What another one, which never came again, once waited for is over.

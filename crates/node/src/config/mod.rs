@@ -15,6 +15,7 @@ mod tests;
 mod tls;
 mod validate;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -24,6 +25,7 @@ use std::time::Duration;
 use highwater_core::{ClockChoice, Incarnation, Levels, NodeId};
 use highwater_engines::EngineKind;
 use highwater_seam::Options;
+use highwater_seam::settings::Own;
 use serde::{Deserialize, Serialize};
 
 pub use admin::read_token;
@@ -51,6 +53,8 @@ pub struct Config {
     pub batching: BatchingConfig,
     /// What may pile up.
     pub limits: LimitConfig,
+    /// What is an engine's own, by its name: see [`Engine::SETTINGS`](highwater_seam::Engine::SETTINGS).
+    pub engines: BTreeMap<String, BTreeMap<String, u64>>,
     /// How the data is kept.
     pub store: StoreConfig,
     /// Where it is kept on disk.
@@ -169,8 +173,6 @@ pub struct LimitConfig {
     pub max_attempts: u32,
     /// See [`Options::max_transaction_rows`].
     pub transaction_rows: u64,
-    /// See [`Options::snapshot_age`]; in microseconds.
-    pub snapshot_age_us: u64,
     /// Memory in MiB that this node may use; 0: see [`memory`].
     pub memory_mb: u64,
     /// Client connections per worker.
@@ -456,6 +458,19 @@ impl Config {
         options
     }
 
+    /// What is set otherwise than the engine has it.
+    fn own(&self) -> Own {
+        let mut own = Own::default();
+        let settings = self.engine().map_or(&[][..], EngineKind::settings);
+        let set = self.engines.get(&self.cluster.engine).into_iter().flatten();
+        for (name, value) in set {
+            if settings.iter().any(|setting| setting.name == name && setting.default != *value) {
+                own.set(name.clone(), *value);
+            }
+        }
+        own
+    }
+
     /// As it is set.
     fn asked(&self, incarnation: Incarnation) -> Options {
         let nodes = self.cluster.nodes.len() as u8;
@@ -472,7 +487,7 @@ impl Config {
             log_retain_bytes: self.limits.log_retain_bytes,
             max_attempts: self.limits.max_attempts,
             max_transaction_rows: self.limits.transaction_rows,
-            snapshot_age: self.limits.snapshot_age_us.saturating_mul(1_000),
+            own: self.own(),
             founders: founders.collect(),
             durability: self.cluster.durability.level(),
             disk_window: nanos(self.storage.async_window_ms),

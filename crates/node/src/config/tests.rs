@@ -73,6 +73,51 @@ fn the_defaults_are_those_of_the_engines() {
 }
 
 #[test]
+fn an_engine_has_a_section_of_its_own() {
+    let own = |file: &str, overrides: &[(&str, &str)]| {
+        load(file, &[], overrides).map(|config| config.options(Incarnation(1)).own)
+    };
+    let mut set = highwater_seam::settings::Own::default();
+    assert_eq!(own("", &[]), Ok(set.clone()));
+    set.set("snapshot_age_us", 77);
+    assert_eq!(own("[engines.rolis]\nsnapshot_age_us = 77", &[]), Ok(set.clone()));
+    assert_eq!(own("", &[("engines.rolis.snapshot_age_us", "77")]), Ok(set));
+    // What is another engine's is checked, and says nothing.
+    let meerkat = [("cluster.engine", "meerkat"), ("engines.rolis.snapshot_age_us", "77")];
+    assert_eq!(own("", &meerkat), Ok(Default::default()));
+    let wrong = [
+        (
+            "[engines.rolis]\nsnapshot_age_us = 60000001",
+            "snapshot_age_us must be 0 to 60000000, and is 60000001",
+        ),
+        (
+            "[engines.rolis]\nsnapshot_age = 1",
+            "engines.rolis.snapshot_age: unknown; rolis has snapshot_age_us",
+        ),
+        ("[engines.meerkat]\nlead = 1", "engines.meerkat.lead: meerkat has no settings of its own"),
+        ("[engines.paxos]\n", "engines.paxos: there is no engine of that name"),
+    ];
+    for (file, why) in wrong {
+        let said = own(file, &[]).unwrap_err();
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+/// What `default.toml` says of engines is what they declare.
+#[test]
+fn the_documented_defaults_are_those_that_engines_declare() {
+    for (name, own) in Config::default().engines {
+        let kind: EngineKind = name.parse().expect("there is such an engine");
+        let declared = kind.settings().iter().map(|setting| (setting.name.to_string(), setting.default));
+        assert_eq!(declared.collect::<std::collections::BTreeMap<_, _>>(), own, "{name}");
+    }
+    for kind in EngineKind::ALL.iter().filter(|kind| **kind != EngineKind::Strawman) {
+        let documented = Config::default().engines.contains_key(kind.name());
+        assert_eq!(documented, !kind.settings().is_empty(), "{}", kind.name());
+    }
+}
+
+#[test]
 fn flags_beat_variables_beat_the_file_beat_the_defaults() {
     let file = "[timeouts]\nheartbeat_ms = 11\nelection_timeout_ms = 111\n[batching]\npipeline_entries = 9\n";
     let config = load(

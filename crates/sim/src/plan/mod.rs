@@ -301,9 +301,10 @@ impl Settings {
         options.max_in_flight_requests = self.max_in_flight_requests;
         options.log_retain_bytes = self.log_retain_bytes;
         options.max_attempts = self.max_attempts;
-        options.snapshot_age = self.snapshot_age;
+        // Engines' own: to others they say nothing.
+        options.own.set("snapshot_age_us", self.snapshot_age / 1000);
         if let Some(bytes) = self.long_request_bytes {
-            options.long_request_bytes = bytes;
+            options.own.set("long_request_bytes", bytes as u64);
         }
     }
 }

@@ -70,7 +70,7 @@ pub fn small(options: &mut Options) {
     options.log_retain_bytes = 32 << 10;
     options.max_in_flight_bytes = 16 << 10;
     options.max_entry_bytes = 1 << 10;
-    options.snapshot_age = 3 * MS;
+    options.own.set("snapshot_age_us", 3000);
 }
 
 /// The same with a pipeline of one and hardly any log kept.
@@ -80,7 +80,7 @@ pub fn tiny(options: &mut Options) {
     options.max_in_flight_requests = 4;
     options.max_in_flight_bytes = 2 << 10;
     options.log_retain_bytes = 2 << 10;
-    options.snapshot_age = 0;
+    options.own.set("snapshot_age_us", 0);
 }
 
 impl Lists {

@@ -31,7 +31,7 @@ fn tune(options: &mut Options) {
     options.max_entry_bytes = 4 << 10;
     options.max_in_flight_bytes = 64 << 10;
     options.log_retain_bytes = 64 << 10;
-    options.snapshot_age = MS;
+    options.own.set("snapshot_age_us", 1000);
 }
 
 fn number(name: &str, default: u64) -> u64 {
