@@ -262,8 +262,14 @@ impl Shared {
     /// Up to here somebody at this replica waits for everything to be over everywhere, and by what is known here it is not: for notes on its disk, or to
     /// unlink tombstones. Workers of a number that nobody asks for anything sleep, and say how far they are if they are asked.
     pub fn awaited(&self) -> Option<Timestamp> {
+        self.awaited_up_to(Timestamp::MAX)
+    }
+
+    /// The same, of what is not later than that.
+    pub fn awaited_up_to(&self, upto: Timestamp) -> Option<Timestamp> {
         let latest = |figure: fn(&Cell) -> &AtomicU64| {
-            self.cells.iter().map(|cell| figure(cell).load(Ordering::Relaxed)).max().unwrap_or(0)
+            let all = self.cells.iter().map(|cell| figure(cell).load(Ordering::Relaxed));
+            all.filter(|ts| *ts <= upto.0).max().unwrap_or(0)
         };
         let notes = if self.owes_notes() { latest(|cell| &cell.written) } else { 0 };
         let graves = latest(|cell| &cell.graves);

@@ -44,7 +44,10 @@ fn check(loaded: Result<Config, ConfigError>) -> bool {
     match &loaded {
         Err(error) => assert!(!error.to_string().contains('\n'), "an error is one line: {error}"),
         Ok(config) => {
-            config.options(Incarnation(7)).validate().expect("a valid configuration makes valid options");
+            let options = config.options(Incarnation(7));
+            options.validate().expect("a valid configuration makes valid options");
+            let own = config.engine().expect("it is valid").settings();
+            options.own.check(own).expect("and the engine's own");
             let again = Config::from_toml(&config.to_toml());
             assert_eq!(again.as_ref(), Ok(config), "a configuration survives its own file");
         }

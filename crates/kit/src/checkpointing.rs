@@ -7,6 +7,9 @@
 //! | settling | every worker says that what the scan may have met is on disk, and stays | the host publishes |
 //! | publishing | the host | |
 //!
+//! The host is the crate `node`: when one is due it decides in `control/checkpoints.rs`, it scans and publishes in `storage/checkpoint.rs`; what the two say to each other is
+//! `seam/src/checkpoint.rs`, the files are `disk/src/checkpoint/`.
+//!
 //! It can be given up until the host publishes; what is published cannot be taken back, and need not be. Late answers are known by their
 //! number.
 //!

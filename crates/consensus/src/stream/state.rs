@@ -196,7 +196,7 @@ impl Stream {
     }
 
     /// The first entry that was held when this was asked last, and has been overruled by a new leader since: there is another one in its place, or none.
-    /// Nothing that is known to be decided is. Who executes entries before they are decided takes back what it executed from there on.
+    /// Nothing that is known to be decided is; and what [`restart_after`](Stream::restart_after) skips is not told, for the state is another one then. Who executes entries before they are decided takes back what it executed from there on.
     #[inline]
     pub fn take_replaced(&mut self) -> Option<EntryIndex> {
         self.replaced.take()

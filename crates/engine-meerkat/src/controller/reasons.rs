@@ -7,7 +7,7 @@ use highwater_kit::validation::own::bit;
 use highwater_seam::Nanos;
 
 use super::{MeerkatController, Peer};
-use crate::change::{Change, Members};
+use crate::change::{Change, Life, Members};
 use crate::control::{Beat, Standing};
 
 /// For so many timeouts a voter that is not heard stays one where disks may be behind.
@@ -63,14 +63,18 @@ impl MeerkatController {
     }
 
     /// Who votes from this change on was seen by whoever led it to hold the state in the epoch before. This node may have heard it last while it was
-    /// outside, over a connection that stands still: that says nothing any more.
+    /// outside, over a connection that stands still: that says nothing any more. Of changes that it has missed it does not know whom they took in.
     pub(super) fn credit(&mut self, change: &Change) {
-        let Some(members) = &self.members else { return };
-        for who @ (node, life) in change.members.voters.iter().filter(|who| !members.has_voter(**who)) {
+        let missed = change.epoch != self.epoch.next();
+        let before = self.members.as_ref().filter(|_| !missed);
+        let anew = |who: &&Life| before.is_none_or(|members| !members.has_voter(**who));
+        for (node, life) in change.members.voters.iter().filter(anew) {
             let Some(peer) = &mut self.peers[node.0 as usize] else { continue };
-            if who.0 != self.me && peer.life == *life && peer.beat.epoch < change.epoch {
+            if *node != self.me && peer.life == *life && peer.beat.epoch < change.epoch {
                 let epoch = peer.beat.epoch.max(Epoch(change.epoch.0 - 1));
-                peer.beat = Beat { epoch, standing: Standing::Ready, ..peer.beat };
+                // One that has not been heard says nothing of its memory.
+                let room = if peer.beat == Beat::default() { u64::MAX } else { peer.beat.room };
+                peer.beat = Beat { epoch, standing: Standing::Ready, room, ..peer.beat };
             }
         }
     }

@@ -135,6 +135,20 @@ fn a_voter_that_was_heard_last_before_it_copied_the_state_stays_one() {
     assert_eq!(one.members_to_be(MS + 2 * TIMEOUT, &[A]).voters, [who(A), who(B)]);
 }
 
+/// It came to know of the cluster when C did already vote, and hears nothing of it.
+#[test]
+fn who_joins_late_believes_what_is_decided_of_a_silent_voter() {
+    let mut one = fresh(Durability::Memory);
+    for (node, life) in [B, C].map(who) {
+        one.peer_up(0, node, life, Levels::default());
+    }
+    beats(&mut one, MS, C, (0, Standing::Outside));
+    let others = Members { voters: vec![who(B), who(C)], ..Members::default() };
+    one.on_decided(MS, &change(8, others));
+    assert_eq!(one.beat_of(C).standing, Standing::Ready);
+    assert_eq!(one.beat_of(B).room, u64::MAX, "B has said nothing of its memory yet");
+}
+
 fn of_all() -> Members {
     Members { voters: vec![who(A), who(B), who(C)], ..Members::default() }
 }

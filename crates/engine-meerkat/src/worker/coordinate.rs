@@ -14,7 +14,6 @@ use highwater_kit::validation::validate::validate;
 use highwater_seam::{Counters, Nanos, Request};
 
 use super::MeerkatWorker;
-use super::time::BY_READING;
 use super::together::{Behind, Ran};
 use crate::hooks;
 use crate::journal::Waits;
@@ -23,6 +22,8 @@ use crate::journal::Waits;
 const MOST_AT_HOME: u64 = 4096;
 /// No clock moves by more in a nanosecond, but by leaps.
 const FASTEST: u64 = 8;
+/// By how much clocks move that are read and not looked at for time: the simulator's.
+const BY_READING: u64 = 1 << 16;
 /// One that moves by less than one part in so many of a nanosecond for each stands still: what it shows it was told by others.
 const SLOWEST: u64 = 64;
 /// Attempts before one is proposed ahead of the clock where real time is not promised.
@@ -395,11 +396,12 @@ impl MeerkatWorker {
         Counters::add(&self.context.counters.conflicts, 1);
         // Marks of what is ahead of its time stand until that has come.
         let marked = if self.context.shared.strict { self.times.answer() } else { self.times.round_trip() };
+        // If this was the last attempt, the next transaction's first one need not find the same in its way.
+        let ripe = self.time_of(now, hint);
         let Some(at) = asked.again(now, self.context.options(), marked, &mut self.random) else {
             return self.answers.reply(asked.token, Outcome::Conflict, &[]);
         };
-        let at = at.max(self.time_of(now, hint));
-        self.owns.lanes.put_off(Retry { at, asked, hint }, true);
+        self.owns.lanes.put_off(Retry { at: at.max(ripe), asked, hint }, true);
     }
 
     /// One that was refused at home for a transaction that is about to end: nobody was asked, and it is no attempt.

@@ -5,6 +5,8 @@
 //! request happened: it is replicated, replayed, copied and rolled back with the request's writes, by code that knows nothing
 //! of sessions. What an engine does for it is to pass [`Request::session`](highwater_seam::Request::session) on to `attempt`.
 //!
+//! Here: `once` runs a request under a session, `record` is the row, `calls` and `procedures` open, end, ask and sweep, `keeper` has the leader sweep.
+//!
 //! # A request under a session
 //!
 //! Its transaction reads the session's record first, so that two tries of one request conflict, whoever runs them.

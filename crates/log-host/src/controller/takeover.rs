@@ -1,4 +1,4 @@
-//! From a promise to an open epoch, and the end of a lead.
+//! From a promise to an open epoch, and the end of a lead. The state is `members/takeover`; what one stream does is consensus' `stream/takeover`, and its worker's `worker/opening`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -39,7 +39,7 @@ pub trait Policy: Send {
     // ---- following ----
 
     /// From `first` on the log holds other entries than when this was told last, or none: what was executed of them did not happen. Told before anything
-    /// else that may look at the log; of decided entries nothing is replaced. For engines that execute entries before they are decided.
+    /// else that may look at the log, and before `end`, but requests may be submitted in between; of decided entries nothing is replaced. For engines that execute entries before they are decided.
     fn replaced(&mut self, _first: EntryIndex, _context: &With<Self::Marks>) {}
 
     /// Looks at decided entries for what they say, as far as the present epoch goes; an engine that executes entries before they are decided executes here

@@ -1,4 +1,4 @@
-//! All users of a node, compiled, and how they follow the table.
+//! All users of a node, compiled, and how they follow the table. (Whether one of them may run a command: [`may`](super::may), by the rules in `selector`.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

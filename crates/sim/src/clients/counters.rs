@@ -19,6 +19,8 @@ use crate::world::{Reply, World};
 
 /// Tokens from here on are those of counting clients.
 const TOKENS: u64 = 1 << 40;
+/// The answer to what took longer than a request may.
+const ENDED: &[u8] = b"it was ended because it took longer";
 /// How often to look who serves, at most.
 const LOOK_EVERY: Nanos = 1_000_000;
 /// Sessions that may be open.
@@ -434,12 +436,18 @@ impl Counters {
                 }
             },
             (Wish::Count(_), Outcome::Denied) if begins(b"EXPIRED") => self.expired(now, at),
-            // An ask of its own, whose answer it has not heard.
-            (Wish::Count(session), Outcome::Denied) if begins(b"ABANDONED") => {
+            // An ask of its own, whose answer it has not heard; or its thread or clock stood still, or leapt, in the middle of it: nothing was done, and that
+            // is what is recorded.
+            (Wish::Count(session), Outcome::Denied | Outcome::TooLarge)
+                if begins(b"ABANDONED") || begins(ENDED) =>
+            {
                 match self.resolve(at, session, Resolved::Never) {
                     Ok(()) => self.next_round(now, at, Session { sequence: session.sequence + 1, ..session }),
                     Err(why) => self.wrong = Some(format!("client {at} of counters, {wish:?}: {why}")),
                 }
+            }
+            (_, Outcome::TooLarge) if begins(ENDED) => {
+                self.again(now, token, "requests that were ended because they took too long");
             }
             (_, Outcome::Denied | Outcome::BadRequest | Outcome::TooLarge) => {
                 self.wrong = Some(format!("client {at} of counters, {wish:?}: {reply:?}"));

@@ -216,6 +216,7 @@ impl Plan {
         let mut options = Options::new(NodeId(0), plan.replicas, plan.workers, Incarnation(1));
         plan.settings.apply(&mut options);
         options.validate()?;
+        options.own.check(engine.settings())?;
         Ok(plan)
     }
 

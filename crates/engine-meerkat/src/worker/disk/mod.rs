@@ -125,13 +125,14 @@ impl MeerkatWorker {
         if !hooks::asks_the_idle() {
             return;
         }
-        let awaits = self.settling.awaits();
-        let Some(ts) = awaits.into_iter().chain(self.context.shared.awaited()).max() else { return };
         // Where votes are withheld until a transaction's time has come, one that was proposed far ahead would put off all that comes after it: nobody could
         // propose below it any more. Clocks tell each other how late it is, so it is asked for in time.
-        if self.context.shared.strict && ts > self.context.shared.clock.now() {
+        let tells = self.context.shared.strict && self.pace.moves();
+        let upto = if tells { self.context.shared.clock.now() } else { Timestamp::MAX };
+        let awaits = self.settling.awaits().filter(|ts| *ts <= upto);
+        let Some(ts) = awaits.into_iter().chain(self.context.shared.awaited_up_to(upto)).max() else {
             return;
-        }
+        };
         let Some(seat) = self.sitting.seat() else { return };
         self.stamps.close_above(ts);
         for (node, _) in seat.members.voters.iter().filter(|(node, _)| *node != self.context.me) {

@@ -205,3 +205,23 @@ fn what_is_asked_behind_an_answer_comes_after_it() {
         proposed(&mut timed) > ts
     }));
 }
+
+/// Simulated seeds 87001222 and 90018851: where another node read by a clock that had leapt ahead by seconds, whoever wrote the same with single attempts was refused
+/// until its own clock had come there, for each attempt was a first one.
+#[test]
+fn what_ends_a_last_attempt_is_not_met_again_by_the_next_transaction() {
+    let mut timed = Timed::new(false, 1, [0, 8000 * MS, 0]);
+    let read = timed.ask(B, GET, b"k");
+    timed.run(20 * MS);
+    assert_eq!(timed.outcome(read), Some(Outcome::Committed));
+    let mut tries = 0;
+    loop {
+        let write = timed.ask(A, PUT, b"k");
+        timed.run(12 * MS);
+        tries += 1;
+        match timed.outcome(write) {
+            Some(Outcome::Committed) => break,
+            refused => assert!(tries < 4, "{refused:?} again"),
+        }
+    }
+}

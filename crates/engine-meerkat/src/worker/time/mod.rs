@@ -5,5 +5,5 @@ mod pace;
 mod times;
 
 pub use beat::Beat;
-pub use pace::{BY_READING, Pace};
+pub use pace::Pace;
 pub use times::{MOST_TIMEOUTS, Times};

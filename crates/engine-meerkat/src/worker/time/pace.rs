@@ -9,8 +9,6 @@ use crate::shared::Shared;
 const PACE_EVERY: Nanos = 1_000_000;
 /// No clock goes faster, in its units per microsecond, but by leaps.
 const FASTEST: u64 = 8_000;
-/// By how much clocks move that are read and not looked at for time: the simulator's.
-pub const BY_READING: u64 = 1 << 16;
 /// And none that moves goes so slowly.
 const STANDS_STILL: u64 = 1000 / 64;
 
@@ -36,14 +34,22 @@ impl Default for Pace {
 
 impl Pace {
     /// A clock that went back, as that of a machine may that was moved, goes on from where it was seen to be.
-    /// One that is further than any clock goes meanwhile has leapt, as that of a machine may that stood still.
+    /// One that is further than any clock goes meanwhile has leapt, as that of a machine may that stood still. `now` may be as old as a worker's pass is
+    /// long, and the clock is read anew: what is not more than a worker may be silent for is no leap.
     pub fn hold(&mut self, now: Nanos, shared: &Shared) {
         let (before, (at, told)) = (self.shown, self.held);
-        self.shown = shared.hold_clock(before);
-        self.held = (now, shared.clock.advanced_by());
-        let went = (self.shown.0 - before.0).saturating_sub(self.held.1.saturating_sub(told));
-        let most = (now.saturating_sub(at).saturating_mul(FASTEST) / 1000).saturating_add(BY_READING);
-        self.leapt = self.leapt.saturating_add(went.saturating_sub(most));
+        // Another worker may hear of a later clock in between.
+        let advanced = loop {
+            let advanced = shared.clock.advanced_by();
+            self.shown = shared.hold_clock(before);
+            if shared.clock.advanced_by() == advanced {
+                break advanced;
+            }
+        };
+        self.held = (now, advanced);
+        let went = (self.shown.0 - before.0).saturating_sub(advanced.saturating_sub(told));
+        let time = now.saturating_sub(at).saturating_add(shared.options.election_timeout);
+        self.leapt = self.leapt.saturating_add(went.saturating_sub(time.saturating_mul(FASTEST) / 1000));
         self.look(now, shared);
     }
 
@@ -122,10 +128,10 @@ mod tests {
         let shared = Shared::new(options, Arc::new(Clock::shared_counter(counter.clone())), true);
         let mut pace = Pace::default();
         pace.hold(SECOND, &shared);
-        let mut now = SECOND;
-        let mut leapt = |by: u64, told: u64| {
+        let (mut now, timeout) = (SECOND, shared.options.election_timeout);
+        let mut leapt = |passed: Nanos, by: u64, told: u64| {
             let before = pace.leapt();
-            now += MS;
+            now += passed;
             counter.fetch_add(by, Ordering::SeqCst);
             if told > 0 {
                 shared.clock.advance_past(Timestamp(shared.clock.now().0 + told));
@@ -133,10 +139,15 @@ mod tests {
             pace.hold(now, &shared);
             pace.leapt() - before
         };
-        assert_eq!(leapt(MS, 0), 0, "it goes");
-        assert_eq!(leapt(8 * MS, 0), 0, "it goes as fast as clocks do");
-        assert_eq!(leapt(MS, 5 * SECOND), 0, "others told it");
-        assert!((6 * SECOND..=7 * SECOND).contains(&leapt(7 * SECOND, 0)), "it leapt");
-        assert_eq!(leapt(MS, 0), 0, "it goes on from there");
+        assert_eq!(leapt(MS, MS, 0), 0, "it goes");
+        assert_eq!(leapt(MS, 8 * MS, 0), 0, "it goes as fast as clocks do");
+        assert_eq!(leapt(MS, MS, 5 * SECOND), 0, "others told it");
+        for _ in 0..100 {
+            assert_eq!(leapt(0, 3 * MS, 0), 0, "a pass is under way, and its time is what it was");
+        }
+        assert_eq!(leapt(300 * MS, 0, 0), 0, "and then it is told");
+        let long = leapt(MS, 7 * SECOND, 0);
+        assert!((7 * SECOND - 9 * timeout..=7 * SECOND).contains(&long), "it leapt: {long}");
+        assert_eq!(leapt(MS, MS, 0), 0, "it goes on from there");
     }
 }
