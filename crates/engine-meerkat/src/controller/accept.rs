@@ -166,7 +166,7 @@ impl MeerkatController {
             return;
         }
         self.bar(now, change);
-        self.credit(change);
+        self.credit(now, change);
         let me: (NodeId, Incarnation) = (self.me, self.life);
         // Who forgot has what it may have up to a cut, or nothing.
         let forgot = self.forgot != Memory::Whole;

@@ -74,6 +74,8 @@ struct Peer {
     /// Its process has ended: nothing listens where it was.
     refused: bool,
     heard: Nanos,
+    /// Another life of it that a change took in since this one was heard last: that one is the later.
+    named: Option<Incarnation>,
     beat: Beat,
     /// When it was last told what is decided, and how often without its getting on: what is decided may be long, and whoever tells it
     /// again on a slow wire, or to a busy node, makes it slower.
@@ -474,6 +476,7 @@ impl Controller for MeerkatController {
             connected: true,
             refused: false,
             heard: now,
+            named: None,
             told: (0, 0),
             ..before
         });
@@ -494,7 +497,7 @@ impl Controller for MeerkatController {
 
     fn deliver(&mut self, now: Nanos, from: NodeId, message: Bytes) {
         let Some(Some(peer)) = self.peers.get_mut(from.0 as usize) else { return };
-        peer.heard = now;
+        (peer.heard, peer.named) = (now, None);
         if let Ok(Some(message)) = self.assembly.take(from, message) {
             self.take(now, from, message);
         }

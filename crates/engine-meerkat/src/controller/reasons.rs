@@ -42,7 +42,10 @@ impl MeerkatController {
         }
         // Who has a disk comes back with the same life.
         let has_disk = self.shared.options.durability.has_disk();
-        self.peers[node.0 as usize].is_some_and(|peer| peer.life != life || peer.refused && !has_disk)
+        self.peers[node.0 as usize].is_some_and(|peer| match peer.life == life {
+            true => peer.refused && !has_disk,
+            false => peer.named != Some(life),
+        })
     }
 
     /// Notes down whom this change lets go, before it takes effect, and who votes again.
@@ -63,17 +66,29 @@ impl MeerkatController {
     }
 
     /// Who votes from this change on was seen by whoever led it to hold the state in the epoch before. This node may have heard it last while it was
-    /// outside, over a connection that stands still: that says nothing any more. Of changes that it has missed it does not know whom they took in.
-    pub(super) fn credit(&mut self, change: &Change) {
+    /// outside, or in another life, over a connection that stands still: that says nothing any more. Of changes that it has missed it does not know whom they
+    /// took in.
+    pub(super) fn credit(&mut self, now: Nanos, change: &Change) {
+        for (node, life) in change.members.all().filter(|(node, _)| *node != self.me) {
+            let hears = self.hears(now, node);
+            if let Some(peer) = &mut self.peers[node.0 as usize]
+                && peer.life != life
+                && !hears
+            {
+                peer.named = Some(life);
+            }
+        }
         let missed = change.epoch != self.epoch.next();
         let before = self.members.as_ref().filter(|_| !missed);
         let anew = |who: &&Life| before.is_none_or(|members| !members.has_voter(**who));
         for (node, life) in change.members.voters.iter().filter(anew) {
             let Some(peer) = &mut self.peers[node.0 as usize] else { continue };
-            if *node != self.me && peer.life == *life && peer.beat.epoch < change.epoch {
+            let named = peer.named == Some(*life);
+            if *node != self.me && (named || peer.life == *life && peer.beat.epoch < change.epoch) {
                 let epoch = peer.beat.epoch.max(Epoch(change.epoch.0 - 1));
                 // One that has not been heard says nothing of its memory.
-                let room = if peer.beat == Beat::default() { u64::MAX } else { peer.beat.room };
+                let unheard = named || peer.beat == Beat::default();
+                let room = if unheard { u64::MAX } else { peer.beat.room };
                 peer.beat = Beat { epoch, standing: Standing::Ready, room, ..peer.beat };
             }
         }
@@ -106,6 +121,10 @@ impl MeerkatController {
         let laggards = self.laggards();
         // Also who is so far behind that it will be.
         let outside = |node: NodeId| {
+            // Whoever was never heard is silent, and no more.
+            if node != self.me && self.peers[node.0 as usize].is_none() {
+                return false;
+            }
             let beat = self.beat_of(node);
             beat.standing == Standing::Outside || !self.leads_on_from(beat.epoch)
         };

@@ -135,6 +135,26 @@ fn a_voter_that_was_heard_last_before_it_copied_the_state_stays_one() {
     assert_eq!(one.members_to_be(MS + 2 * TIMEOUT, &[A]).voters, [who(A), who(B)]);
 }
 
+/// Simulated seed 91019404: B's connection to C stood still while C began another life, copied the state and voted. The next change that B led left C out, as
+/// one whose life is over; another voter lost its memory, and no majority was left, though three of five had all of theirs.
+#[test]
+fn a_later_life_that_others_took_in_is_not_over() {
+    let later = (C, Incarnation(99));
+    let voters = vec![who(A), who(B)];
+    let mut one = controller(Durability::Memory, of_all());
+    let now = 10 * TIMEOUT;
+    let learners = vec![later];
+    begins(&mut one, now, change(2, Members { voters, learners, ..Members::default() }));
+    let all = Members { voters: vec![who(A), who(B), later], ..Members::default() };
+    begins(&mut one, now, change(3, all.clone()));
+    beats(&mut one, now, B, (3, Standing::Voting));
+    assert_eq!(one.members_to_be(now, &[A]), all, "it is silent, and no more");
+    // Whoever is connected anew is what it is.
+    one.peer_up(now, C, Incarnation(100), Levels::default());
+    beats(&mut one, now, C, (0, Standing::Unborn));
+    assert_eq!(one.members_to_be(now, &[A]).voters, [who(A), who(B)]);
+}
+
 /// It came to know of the cluster when C did already vote, and hears nothing of it.
 #[test]
 fn who_joins_late_believes_what_is_decided_of_a_silent_voter() {
