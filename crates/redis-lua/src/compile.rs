@@ -4,7 +4,7 @@
 //! every function around it; and its tables of strings and constants hash without a secret, so that names can be made to meet in one chain.
 //! A text of 1 MiB can keep it busy for minutes, and no hook comes meanwhile. But it asks for its text piece by piece: before each piece the
 //! clock is looked at, and once it has taken too long the text is over. What one piece of so few words can cost is some tens of ms: the compiler's
-//! tables are looked at as they grow, as those of scripts are ([`crowds`](crate::crowds)).
+//! tables are looked at as they grow, as those of scripts are (`crowds`).
 
 use std::ffi::{CString, c_char, c_void};
 

@@ -124,7 +124,7 @@ unsafe extern "C-unwind" fn guarded_call(state: *mut lua_State) -> i32 {
 /// Looks at the run's bounds: a run that is over ends here, by an error.
 ///
 /// # Safety
-/// As of [`Cost`], or of [`less`].
+/// As of `Cost`, or of `less`.
 pub unsafe fn look(state: *mut lua_State) {
     // SAFETY: `guard` and `sort` made the closure that runs, so this is its upvalue. C's functions have twenty places more than arguments.
     unsafe {

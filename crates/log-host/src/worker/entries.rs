@@ -7,7 +7,7 @@ use highwater_core::log::{ENTRY_HEADER_BYTES, Entry, EntryHeader};
 use highwater_core::{EntryIndex, Level, StreamId, Timestamp};
 use highwater_store::{Applied, Applier};
 
-/// An entry that a stream holds. Streams take in what this node sealed, and of what arrives only [what is sound](level_if_sound): whoever has
+/// An entry that a stream holds. Streams take in what this node sealed, and of what arrives only what is sound (`level_if_sound`): whoever has
 /// one of these may take it apart without a look at its checksum, and it cannot be damaged.
 pub struct CheckedEntry(Bytes);
 

@@ -6,7 +6,7 @@
 //! | where | what |
 //! |---|---|
 //! | `policy` | what an engine writes of a worker |
-//! | here | joins the parts: it knows what the worker does with its stream at the moment ([`Mode`]) |
+//! | here | joins the parts: it knows what the worker does with its stream at the moment (`Mode`) |
 //! | `commands` | what the controller has a worker do |
 //! | `turns` | a turn, by what the worker does with its stream; and what it does beside that |
 //! | `delivery` | what peers send, and are sent |
