@@ -11,7 +11,7 @@ use highwater_kit::validation::record::Told;
 pub type Life = (NodeId, Incarnation);
 
 wire! {
-    /// Who takes part in an epoch.
+    /// The lives of nodes that take part in an epoch.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Members: "members" {
         /// They validate, and coordinate.
@@ -25,13 +25,13 @@ wire! {
 }
 
 wire! {
-    /// What became of a transaction.
+    /// A transaction that is over, and how it ended.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Ended: "ended" {
         pub ts: Timestamp,
         /// It committed.
         pub commit: bool,
-        /// What it read and wrote, if it committed.
+        /// Its reads and writes, if it committed.
         pub payload: Option<Payload> as MaybePayload,
     }
 }
@@ -99,7 +99,7 @@ impl Form<Option<Payload>> for MaybePayload {
     }
 }
 
-/// What a worker knows of a transaction.
+/// A worker's knowledge of a transaction.
 pub struct OfRecord;
 
 impl Form<Told> for OfRecord {
@@ -136,7 +136,7 @@ impl Form<Told> for OfRecord {
     }
 }
 
-/// What each worker knows.
+/// The same of each worker.
 pub type OfWorkers = List<u16, List<u32, OfRecord>>;
 
 /// Set in the count of workers: a cut follows.

@@ -18,7 +18,7 @@ wire! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub struct Round: "round" {
         pub number: u64,
-        /// Who leads it.
+        /// Its leader.
         pub node: NodeId,
     }
 }
@@ -50,19 +50,19 @@ wire! {
         pub epoch: Epoch,
         /// How it stands.
         pub standing: Standing,
-        /// Whom it hears: a bit each.
+        /// The nodes that it hears: a bit each.
         pub hears: u32,
         /// Bytes that its store may still grow by.
         pub room: u64,
         /// Its disk is about to be full.
         pub low: bool,
-        /// What its clock showed.
+        /// The time that its clock showed.
         pub clock: Timestamp,
     }
 }
 
 wire! {
-    /// What is left on the disk of a voter that may have forgotten the end of what it knew.
+    /// The rest on the disk of a voter that may have forgotten the end of what it knew.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub struct Rest: "rest" {
         /// The last epoch that all its workers had begun.
@@ -129,7 +129,7 @@ wire! {
         Prepare = 2 {
             /// The epoch that is to begin.
             epoch: Epoch,
-            /// By which attempt.
+            /// The attempt.
             round: Round,
         },
         /// It does not.
@@ -140,13 +140,13 @@ wire! {
             round: Round,
             /// Above all timestamps that it has seen.
             latest: Timestamp,
-            /// Of each worker what it knows.
+            /// Each worker's knowledge.
             records: Arc<Vec<Vec<Told>>> as Shared<OfWorkers>,
             /// Whether that is all.
             memory: Memory,
             /// How the sender stands: its last beat may be of before it crashed.
             standing: Standing,
-            /// What was accepted of an earlier attempt.
+            /// The proposal of an earlier attempt that was accepted.
             accepted: Option<(Round, Arc<Change>)>,
         },
         /// A later attempt was promised.
@@ -160,7 +160,7 @@ wire! {
         Accept = 5 {
             /// The attempt.
             round: Round,
-            /// What it proposes.
+            /// Its proposal.
             change: Arc<Change>,
         },
         Accepted = 6 {
@@ -196,27 +196,27 @@ wire! {
             /// Which: of which worker, and its timestamp.
             names: Vec<(u16, Timestamp)> as List<u32>,
         },
-        /// What they read and wrote; no more of each than its payload.
+        /// Their reads and writes; no more of each than its payload.
         Payloads = 11 {
             /// As asked.
             epoch: Epoch,
             /// As asked.
             round: Round,
-            /// Of each worker.
+            /// Each worker's.
             records: Vec<Vec<Told>> as OfWorkers,
         },
-        /// What was proposed or decided came without a payload that this node has not.
+        /// A proposal or decision came without a payload that this node has not.
         Lack = 12 {
             /// The epoch that is to begin.
             epoch: Epoch,
-            /// By which attempt.
+            /// The attempt.
             round: Round,
         },
-        /// What you accepted in this round is decided.
+        /// The change that you accepted in this round is decided.
         Chosen = 13 {
             /// The epoch that begins.
             epoch: Epoch,
-            /// By which attempt.
+            /// The attempt.
             round: Round,
         },
         /// How the sender's disk is.

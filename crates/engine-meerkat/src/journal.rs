@@ -57,7 +57,7 @@ use super::hooks;
 use super::shared::Report;
 
 wire! {
-    /// What a controller must not forget. Its tags are records'.
+    /// A fact that a controller must not forget. Its tags are records'.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub enum Kept: "record of a controller" {
         /// It promised the attempt to begin an epoch.

@@ -11,7 +11,7 @@ pub fn watched_by(watcher: fn() -> bool) {
     WATCHER.set(Some(watcher));
 }
 
-/// What goes on goes on; whether it may. Where nobody watches, it may.
+/// Tells the watcher that something goes on; whether it may. It may if nobody watches.
 pub(crate) fn goes_on() -> bool {
     WATCHER.get().is_none_or(|watcher| watcher())
 }

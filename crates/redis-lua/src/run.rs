@@ -1,4 +1,4 @@
-//! What a run's functions know of it.
+//! A run, as its functions know it.
 
 use std::cell::{Cell, RefCell};
 
@@ -24,11 +24,11 @@ pub struct Run {
     pub budget: Budget,
     /// The state of `math.random`, 48 bits.
     pub chance: Cell<u64>,
-    /// What errors call the script.
+    /// The name of the script in errors.
     pub name: RefCell<Vec<u8>>,
     /// About where the stack was when the run began.
     stack: Cell<usize>,
-    /// What it ran in is over: nothing that it does counts any more.
+    /// Its surroundings are over: nothing that it does counts any more.
     pub over: Cell<bool>,
 }
 

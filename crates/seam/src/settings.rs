@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub struct Setting {
     /// As configurations name it, with its unit.
     pub name: &'static str,
-    /// What holds where nothing is said.
+    /// The value if nothing is said.
     pub default: u64,
     /// The least that makes sense.
     pub least: u64,
@@ -16,7 +16,7 @@ pub struct Setting {
     pub most: u64,
 }
 
-/// What was set, by name.
+/// Values that were set, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Own(BTreeMap<String, u64>);
 

@@ -164,7 +164,7 @@ impl<N: Length, T, F: Form<T>> Form<Vec<T>> for List<N, F> {
     }
 }
 
-/// What is shared in memory, in form `F`.
+/// A value that is shared in memory, in form `F`.
 #[derive(Debug)]
 pub struct Shared<F = Plain>(PhantomData<F>);
 

@@ -65,7 +65,7 @@ impl MeerkatController {
         }
     }
 
-    /// Who votes from this change on was seen by whoever led it to hold the state in the epoch before. This node may have heard it last while it was
+    /// A node that votes from this change on was seen by whoever led it to hold the state in the epoch before. This node may have heard it last while it was
     /// outside, or in another life, over a connection that stands still: that says nothing any more. Of changes that it has missed it does not know whom they
     /// took in.
     pub(super) fn credit(&mut self, now: Nanos, change: &Change) {

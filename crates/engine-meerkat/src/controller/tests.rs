@@ -119,7 +119,7 @@ fn a_learner_that_lags_is_let_go_and_waits_before_it_is_taken_again() {
     assert!(one.barred.iter().all(|barred| barred.times() == 0), "it is forgiven");
 }
 
-/// What C told last may be old: a connection that stood still for long goes on after others.
+/// The last word of C may be old: a connection that stood still for long goes on after others.
 #[test]
 fn a_voter_that_was_heard_last_before_it_copied_the_state_stays_one() {
     let voters = vec![who(A), who(B)];

@@ -248,7 +248,7 @@ impl MeerkatWorker {
         self.lead.late(now, bytes, needed, most)
     }
 
-    /// By how much this node's clock has moved, all in all, while no time passed for it: others told it theirs, or it leapt. In its units.
+    /// The distance that this node's clock has moved, all in all, while no time passed for it: others told it theirs, or it leapt. In its units.
     pub(super) fn no_time(&self) -> u64 {
         self.context.shared.clock.advanced_by().saturating_add(self.pace.leapt())
     }

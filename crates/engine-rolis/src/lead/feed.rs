@@ -1,4 +1,4 @@
-//! Where a worker's transactions go: each into its own stream's open entry, as a rule.
+//! The way of a worker's transactions: each into its own stream's open entry, as a rule.
 //!
 //! The rest of a leading worker does not know which; each kind is a policy of its own.
 
@@ -10,7 +10,7 @@ use highwater_kit::attempt::{Ends, InStore};
 use highwater_seam::Outbox;
 use highwater_store::{Occ, Store};
 
-/// Where transactions commit, and what is sealed of them.
+/// The place where transactions commit, and from which entries are sealed.
 pub trait Feed: Send {
     /// Other workers commit into the same entry.
     const SHARED: bool;

@@ -35,7 +35,7 @@ fn node(at: u8, nodes: u8, seed: u64) -> Node {
     Node { worker, controller: LogController::new(shared, schema, store), tape }
 }
 
-/// What travels over a connection, in order.
+/// A message on a connection, which keeps order.
 enum Wire {
     Control(Bytes),
     Frame(Frame),

@@ -1,6 +1,6 @@
 //! A policy that is not Rolis: one stream, one order, and every replica executes an entry as soon as it holds it, decided or not.
 //!
-//! What it executes is written down on a [`Tape`], for the test to see. What a new leader overrules it takes back.
+//! It writes down on a [`Tape`] what it executes, for the test to see, and takes back what a new leader overrules.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,7 +20,7 @@ use crate::testing::Still;
 use crate::worker::entries::{CheckedEntry, fresh_entry};
 use crate::worker::policy::{Applying, Asking, Cursor, Policy};
 
-/// What a replica executed, entry by entry from the first one.
+/// A replica's executed entries from the first one on.
 #[derive(Default)]
 pub struct Tape {
     pub executed: Vec<Bytes>,
@@ -37,7 +37,7 @@ const MOST_UNDECIDED: u64 = 6;
 pub struct Ordered {
     tape: Arc<Mutex<Tape>>,
     asked: VecDeque<(Token, Vec<u8>)>,
-    /// What waits for its entry to be decided.
+    /// Requests that wait for their entries to be decided.
     unanswered: VecDeque<(EntryIndex, Token)>,
     /// An entry is wanted, whatever is in it.
     wants_entry: bool,

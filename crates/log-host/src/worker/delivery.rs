@@ -1,4 +1,4 @@
-//! What peers send to a worker, by what it is about, and what its stream has to say to them.
+//! Peers' frames, by what they are about, and a stream's words to them.
 
 use std::sync::atomic::Ordering;
 
@@ -36,7 +36,7 @@ impl<P: Policy> LogWorker<P> {
         }
     }
 
-    /// What is accepted waits for the disk if that is too far behind.
+    /// Has accepted entries wait for the disk if that is too far behind.
     pub(super) fn watch_disk(&mut self, now: Nanos) {
         self.stream.wait_for_disk(self.gate.is_behind(now, self.context.options().disk_window));
     }

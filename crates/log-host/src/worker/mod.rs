@@ -93,14 +93,14 @@ pub struct LogWorker<P: Policy> {
     told_too_far: bool,
     gate: Gate,
     spares: Spares,
-    /// What an earlier life wrote, as far as it has been handed in.
+    /// The records of an earlier life, as far as they have been handed in.
     recovering: Option<Recovering>,
     /// Up to here that life knew what is decided; nobody reads before it is installed again.
     reread: Option<EntryIndex>,
     points: Points,
 }
 
-/// What the worker does with its stream.
+/// The present part of a worker in its stream.
 #[derive(Debug)]
 enum Mode {
     /// Nothing is known yet, or the store is being replaced: keeps its promises, looks at no entry.
@@ -340,6 +340,8 @@ impl<P: Policy> Worker for LogWorker<P> {
         self.tell_replaced();
         if !matches!(self.mode, Mode::Parked) {
             self.policy.look(&self.context, &mut self.stream, &mut turn);
+            let cursor = self.policy.cursor();
+            debug_assert!(cursor.apply <= cursor.scan, "only what was looked at is in the store: {cursor:?}");
         }
         let next = match self.mode {
             Mode::Leading(ballot) => self.turn_leading(ballot, &mut turn),

@@ -13,7 +13,7 @@ use crate::context::{Context, Turn, With};
 use crate::probes::Probes;
 use crate::progress::Progress;
 
-/// What an engine does with the stream of a worker: how requests become entries, what decided ones mean, how they get into a store, and when replies may leave.
+/// An engine's part of a worker with a stream: how requests become entries, what decided ones mean, how they get into a store, and when replies may leave.
 /// The host calls, and lends what belongs to it for the call. One worker has one policy, of a static type.
 ///
 /// A worker does one thing with its stream at a time. While it follows: `look`, `follow`. While it takes over: `look`, `apply`, until the epoch opens. Then
@@ -122,7 +122,7 @@ pub trait Policy: Send {
     /// Takes a read of a worker that does not lead.
     ///
     /// # Errors
-    /// Who serves it, or that it should come again.
+    /// The node that serves it, or that it should come again.
     fn submit_snapshot(
         &mut self,
         now: Nanos,
@@ -153,7 +153,7 @@ pub trait Policy: Send {
 
 /// How far a worker has followed its log.
 ///
-/// Invariant: `apply <= scan <= decided + 1`.
+/// Invariant, asserted in each turn: `apply <= scan`. (Behind a copied state `scan` may be ahead of what this stream knows to be decided.)
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
     /// The next entry to look at.

@@ -16,17 +16,17 @@ use super::entries::CheckedEntry;
 use super::policy::Policy;
 use super::{LogWorker, Mode, stream_options};
 
-/// What an earlier life wrote.
+/// The records of an earlier life.
 pub(super) struct Recovering {
-    /// What it leads to.
+    /// The state that they lead to.
     state: Recovered,
-    /// Where its records end.
+    /// The position at which they end.
     position: u64,
     points: Points,
 }
 
 impl<P: Policy> LogWorker<P> {
-    /// What an earlier life wrote, as far as it has been handed in.
+    /// The records of an earlier life, as far as they have been handed in.
     fn recovering(&mut self) -> &mut Recovering {
         let (shared, at) = (&self.context.shared, usize::from(self.context.id.0));
         self.recovering.get_or_insert_with(|| {
@@ -99,7 +99,7 @@ impl<P: Policy> LogWorker<P> {
     }
 }
 
-/// What a recovered stream knows that its controller may not.
+/// The knowledge of a recovered stream that its controller may lack.
 fn past(stream: &Stream) -> Past {
     let tail = stream.tail();
     let entries = (tail.first.0..=tail.decided.0).rev().map(EntryIndex);

@@ -10,6 +10,7 @@ mod error;
 pub mod memory;
 mod merge;
 mod nodes;
+mod own;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -25,7 +26,6 @@ use std::time::Duration;
 use highwater_core::{ClockChoice, Incarnation, Levels, NodeId};
 use highwater_engines::EngineKind;
 use highwater_seam::Options;
-use highwater_seam::settings::Own;
 use serde::{Deserialize, Serialize};
 
 pub use admin::read_token;
@@ -53,7 +53,7 @@ pub struct Config {
     pub batching: BatchingConfig,
     /// What may pile up.
     pub limits: LimitConfig,
-    /// What is an engine's own, by its name: see [`Engine::SETTINGS`](highwater_seam::Engine::SETTINGS).
+    /// Settings of an engine's own, by its name: see [`Engine::SETTINGS`](highwater_seam::Engine::SETTINGS).
     pub engines: BTreeMap<String, BTreeMap<String, u64>>,
     /// How the data is kept.
     pub store: StoreConfig,
@@ -456,19 +456,6 @@ impl Config {
         options.memory_bytes = self.memory_bytes();
         options.fit_memory();
         options
-    }
-
-    /// What is set otherwise than the engine has it.
-    fn own(&self) -> Own {
-        let mut own = Own::default();
-        let settings = self.engine().map_or(&[][..], EngineKind::settings);
-        let set = self.engines.get(&self.cluster.engine).into_iter().flatten();
-        for (name, value) in set {
-            if settings.iter().any(|setting| setting.name == name && setting.default != *value) {
-                own.set(name.clone(), *value);
-            }
-        }
-        own
     }
 
     /// As it is set.

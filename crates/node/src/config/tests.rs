@@ -103,7 +103,7 @@ fn an_engine_has_a_section_of_its_own() {
     }
 }
 
-/// What `default.toml` says of engines is what they declare.
+/// `default.toml` says of engines what they declare.
 #[test]
 fn the_documented_defaults_are_those_that_engines_declare() {
     for (name, own) in Config::default().engines {

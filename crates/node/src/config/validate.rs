@@ -1,18 +1,16 @@
 //! What types cannot say about a configuration. Every message names the key and what to write instead.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
+use super::own;
 use super::{ClientAuth, Config, ConfigError, Durability, LogConfig, NodeConfig, PeerTls, Pin};
 use crate::tls::Keys;
 use highwater_core::Incarnation;
 use highwater_disk::journal::MAX_WRITERS;
-use highwater_engines::EngineKind;
-use highwater_seam::settings::Own;
 
 /// Longer than anybody waits; and nanoseconds of it fit 64 bits.
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
@@ -27,23 +25,6 @@ type Checked = Result<(), ConfigError>;
 
 fn check(good: bool, what: impl FnOnce() -> String) -> Checked {
     if good { Ok(()) } else { Err(ConfigError(what())) }
-}
-
-/// The section of an engine: what it declares, within its bounds. What another build's engine declares nobody knows here.
-fn of_engine(name: &str, own: &BTreeMap<String, u64>) -> Checked {
-    let known = EngineKind::KNOWN.iter().find(|kind| kind.name() == name);
-    check(known.is_some(), || format!("engines.{name}: there is no engine of that name"))?;
-    let Some(kind) = EngineKind::ALL.iter().find(|kind| kind.name() == name) else { return Ok(()) };
-    let mut set = Own::default();
-    for (setting, value) in own {
-        let names = || kind.settings().iter().map(|setting| setting.name);
-        check(names().any(|known| known == setting), || match names().collect::<Vec<_>>().join(", ") {
-            none if none.is_empty() => format!("engines.{name}.{setting}: {name} has no settings of its own"),
-            all => format!("engines.{name}.{setting}: unknown; {name} has {all}"),
-        })?;
-        set.set(setting.clone(), *value);
-    }
-    set.check(kind.settings()).map_err(|why| ConfigError(format!("engines.{name}.{why}")))
 }
 
 /// What a configuration may ask of this machine.
@@ -102,7 +83,7 @@ impl Config {
                 "cluster.durability is \"async\", which engine {engine} does not have; use \"sync\" or \"memory\""
             )
         })?;
-        self.engines.iter().try_for_each(|(name, own)| of_engine(name, own))?;
+        self.engines.iter().try_for_each(|(name, own)| own::check(name, own))?;
         self.auth.users().map_err(ConfigError)?;
         self.tls()?;
         self.admin_token()?;

@@ -1,6 +1,6 @@
 //! Has keys go whose deadline is past, and rows of collections that are gone: the first worker's part, while its replica serves.
 //!
-//! What removes them is a transaction, [`keyspace::sweep`](crate::keyspace::sweep); here is when to ask for one. (The commands are `commands/expiry.rs`.)
+//! A transaction removes them, [`keyspace::sweep`](crate::keyspace::sweep); here is when to ask for one. (The commands are `commands/expiry.rs`.)
 //!
 //! Nobody sees an expired key in any case. The sweep gives its memory back: soon if there is something to do, and else only
 //! now and then. Where nothing was written since nothing was due, nobody is asked: a node at rest does next to nothing.

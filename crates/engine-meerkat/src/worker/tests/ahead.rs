@@ -61,7 +61,7 @@ impl Timed {
     }
 
     /// A node's machine stands still; what it takes for time goes on.
-    pub(super) fn sleep(&mut self, node: NodeId, time: Nanos) {
+    pub(super) fn stand_still(&mut self, node: NodeId, time: Nanos) {
         self.now += time;
         self.clocks[usize::from(node.0)].fetch_add(time, Ordering::Relaxed);
     }

@@ -44,7 +44,7 @@ fn what_a_client_lacked_while_a_machine_slept_puts_nobody_off() {
     timed.trio.at(A).client_up(began, client).expect("it may connect");
     timed.trio.at(A).deliver_client(began, client, stamp(1, None)).expect("it is granted");
     let ts = timed.trio.at(A).stamps.last();
-    timed.sleep(A, 10_000 * MS);
+    timed.stand_still(A, 10_000 * MS);
     let now = timed.now;
     let worker = timed.trio.at(A);
     let lead = Ahead { ahead: 0, advanced: worker.no_time(), since: began };
@@ -57,7 +57,7 @@ fn what_a_client_lacked_while_a_machine_slept_puts_nobody_off() {
     assert!(worker.stamps.next(Timestamp::ZERO, 0) < granted, "others need not be as far ahead");
 }
 
-/// Where votes wait for a transaction's time, nobody is asked to propose no more below one that is far ahead: everything else would wait as long.
+/// If votes wait for a transaction's time, nobody is asked to propose no more below one that is far ahead: everything else would wait as long.
 #[test]
 fn nobody_closes_what_is_ahead_of_its_time() {
     let mut timed = Timed::new(true, 1, [0, 0, 0]);

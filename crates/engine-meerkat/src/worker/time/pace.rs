@@ -17,7 +17,7 @@ pub struct Pace {
     shown: Timestamp,
     /// When `shown` was last looked at, and by how much others had advanced the clock until then.
     held: (Nanos, u64),
-    /// By how much it leapt by itself, all in all, in its units.
+    /// The sum of its own leaps, in its units.
     leapt: u64,
     /// When it was last looked how fast the clock goes, what it showed, and its units in a microsecond.
     pace: (Nanos, Timestamp, u64),
@@ -53,7 +53,7 @@ impl Pace {
         self.look(now, shared);
     }
 
-    /// By how much it has leapt, all in all, in its units: that is no time.
+    /// The sum of its leaps, in its units: that is no time.
     pub fn leapt(&self) -> u64 {
         self.leapt
     }

@@ -45,7 +45,7 @@ wire! {
     /// One message, without its content.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub enum Message: "message about forwarded requests" {
-        /// What its sender's build makes of requests: see [`format`](fn@format). First, from both sides.
+        /// A number for what its sender's build makes of requests: see [`format`](fn@format). First, from both sides.
         Hello = 0 {
             /// Only who says the same number is asked anything.
             format: u64,
