@@ -14,7 +14,7 @@ pub(super) struct Decoder<'a> {
     pub at: usize,
 }
 
-/// What stands at a place, in lua-cjson's words.
+/// The kind of token at a place, in lua-cjson's words.
 enum Found {
     Other(&'static str),
     Token(&'static str),
